@@ -89,7 +89,9 @@ def _use(answer: Answer) -> str:
         return f"{what}. Nothing is tested: add seeds."
     if not near:
         return f"{what}; all others are lower beyond noise." if answer.others else f"{what}."
-    return f"{what}; {_counted(near, 'others')} {'is' if len(near) == 1 else 'are'} as good within noise."
+    if len(near) == len(answer.others):
+        return f"{what}; no other is lower beyond noise."
+    return f"{what}; {_counted(near, 'others')} {'is' if len(near) == 1 else 'are'} not lower beyond noise."
 
 
 def _use_in(answers: Sequence[Answer]) -> str:

@@ -261,7 +261,9 @@ run = lambda tower, *given: tower(*map(torch.tensor, given)).detach().numpy()"""
 _PIXELS = """from PIL import Image
 from torchvision.transforms import CenterCrop, Compose, InterpolationMode, PILToTensor, Resize
 fit = Compose([Resize({resize}, InterpolationMode.{by}), CenterCrop({size}), PILToTensor()])
-image_rows = run(images, fit(Image.open("picture.png").convert("RGB")).numpy()[None])"""
+picture = Image.open("picture.png").convert("RGBA")
+picture = Image.alpha_composite(Image.new("RGBA", picture.size, "white"), picture).convert("RGB")
+image_rows = run(images, fit(picture).numpy()[None])"""
 _WORDS = """from tokenizers import Tokenizer
 rows = Tokenizer.from_file("tokenizer.json").encode_batch(["a red flag", "a dog"])
 text_rows = run(texts, np.array([row.ids for row in rows]), np.array([sum(row.attention_mask) for row in rows]))"""

@@ -11,6 +11,7 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from goal_sweep.goal_core.basics.errors import ConfigError, first_line
+from goal_sweep.goal_core.basics.registry import place_in
 from goal_sweep.goal_core.objectives.config import ObjectiveConfig
 from goal_sweep.goal_core.objectives.gradient_objective import GradientObjective
 from goal_sweep.goal_core.objectives.mining import SummedSet, mine
@@ -37,7 +38,9 @@ def try_objective(config: ObjectiveConfig, *, shipped: bool = False) -> None:
         try:
             first, second = (_weights(objective, kind, mined.triplets()[0]) for _ in range(2))
         except (Exception, SystemExit) as error:
-            raise ConfigError(f"{of}: {type(error).__name__}: {first_line(error)}") from error
+            place = place_in(error)
+            where = f"{place}{entry.name}" if place else of
+            raise ConfigError(f"{where}: {type(error).__name__}: {first_line(error)}") from error
         if not torch.equal(as_mined, torch.stack([mined.pos, mined.neg])):
             raise ConfigError(f"{of}: changes the similarities that it is given; compute new tensors")
         for one, again in zip(first, second, strict=True):

@@ -27,6 +27,7 @@ from goal_sweep.runners.cli.models import Model, ModelAndText, Models, model_of,
 from goal_sweep.runners.cli.options import AsJson, Device, Set, StoreDir, SweepArguments, Trust
 from goal_sweep.runners.cli.output import Force, Output, console, new_file
 from goal_sweep.sweeps import load_sweep
+from goal_sweep.sweeps.reading.load import is_named_sweep
 
 if TYPE_CHECKING:
     from goal_sweep.goal_core.evaluation.trained_model import RetrievalModel
@@ -75,6 +76,8 @@ def evaluate(
     run_plugins(plugin or ())
     if data is not None and root is not None:
         raise GoalError("give --data or --root: the folder of other data stands in their sweep")
+    if data is not None and not is_named_sweep(data):
+        raise GoalError(f"--data takes a sweep file (.yaml), whose data are used; got {data}")
     files = models_of(model, set_, store, trusted=trust_plugins, seeds=ensemble or 1)
     if len(files) > 1 and (weights is not None or data is not None):
         option = "--weights" if data is None else "--data"
@@ -297,6 +300,15 @@ def _test_images(model: "RetrievalModel") -> tuple[list[str], list[str], NDArray
     return names, [split.captions[first] for first in firsts], np.concatenate(rows)
 
 
+_PAGE = """<!doctype html><html lang="en"><meta charset="utf-8"><meta name="color-scheme" content="light dark">
+<meta name="viewport" content="width=device-width"><title>{title}</title>
+<style>body {{font: 15px system-ui, sans-serif; margin: 1.5em}} h1 {{font-size: 1.4em}}
+main {{display: flex; flex-wrap: wrap; gap: 1em}} figure {{margin: 0; width: 220px}}
+img {{max-width: 100%; background: white}} figcaption {{overflow-wrap: anywhere}}</style>
+<h1>{title}</h1><main>{items}</main></html>
+"""
+
+
 def _page(text: str, found: Sequence[tuple[str, str, float]]) -> str:
     title = html.escape(printable(text))
     items = []
@@ -304,8 +316,8 @@ def _page(text: str, found: Sequence[tuple[str, str, float]]) -> str:
         path = Path(name)
         picture = f'<img src="{html.escape(path.resolve().as_uri())}" width="220"> ' if path.is_file() else ""
         said = html.escape(printable(f"{caption} {path.name if picture else name}".strip()))
-        items.append(f"<p>{picture}{similarity:.3f} {said}</p>")
-    return f'<!doctype html><meta charset="utf-8"><title>{title}</title><h1>{title}</h1>{"".join(items)}'
+        items.append(f"<figure>{picture}<figcaption>{similarity:.3f} {said}</figcaption></figure>")
+    return _PAGE.format(title=title, items="".join(items))
 
 
 @checkpoints.command()

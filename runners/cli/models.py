@@ -57,6 +57,8 @@ def models_of(
             sweeps += 1
             objective = "" if not left or is_named_sweep(left[0]) or Path(left[0]).exists() else left.pop(0)
             found += _best(SweepArguments(word, set_, store, trusted=trusted), objective, seeds)
+        elif Path(f"{word}.yaml").is_file():
+            raise GoalError(f"{word} is no checkpoint; did you mean {word}.yaml?")
         elif Path(word).exists():
             found.append(Path(word))
         else:
@@ -69,6 +71,8 @@ def models_of(
 
 def model_of(words: Sequence[str], set_: list[str] | None, store: str | None, *, trusted: bool = False) -> Path:
     """The one checkpoint that a command line names; else as `models_of`."""
+    if words and not is_named_sweep(words[0]):
+        models_of(words[:1], None, None)  # which says what is wrong with it
     if len(words) > (2 if words and is_named_sweep(words[0]) else 1):
         raise GoalError(f"give one model, a checkpoint or SWEEP [OBJECTIVE], got: {' '.join(words)}")
     (path,) = models_of(words, set_, store, trusted=trusted)

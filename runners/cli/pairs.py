@@ -130,6 +130,10 @@ def print_pair(pair: Pair, directions: Iterable[Direction], console: Console) ->
         lines += [f"  {' - '.join(pair.titles)}: {pair.difference(way.key)}", f"  queries: {counts}"]
         for title, words in zip(pair.titles, way.words, strict=True):
             listed = ", ".join(f"{one.word} {one.better}:{one.worse}" for one in words)
-            lines += [f"  words for {title}, more than most (better:worse): {listed}"] if listed else []
+            lines += (
+                [f"  words where {title} does better than elsewhere (only it right:only the other): {listed}"]
+                if listed
+                else []
+            )
     for line in lines:
         console.print(fill(line, console.width, subsequent_indent=" " * 4, break_on_hyphens=False))

@@ -86,7 +86,7 @@ def overview(
             grids.append(Group(Text(), grid))
     lists = _listed("failed", [_named(*one) for one in statuses.items() if one[1].state == "failed"])
     lists += _listed("to be repeated", [_named(*one) for one in statuses.items() if one[1].damaged])
-    shown, last = grids + lists, legend(judged=judged)
+    shown, last = grids + lists, legend(judged=judged, is_done=counts["done"] == len(statuses))
     if room is not None:  # one row is the bar's, and the first grid stays, whatever the terminal
         above, below, *rows = (len(room.render_lines(one)) for one in (head, last, *shown))
         fitting = sum(used < room.height - above - below for used in accumulate(rows))
@@ -258,13 +258,14 @@ def block_counts(progress: SweepProgress, block: Block) -> str:
     return ", ".join(parts) + (", score of the best" if block.configuration == CANDIDATES else "")
 
 
-def legend(*, judged: bool = False) -> Text:
-    """Explain the grids, in lines of at most 80 columns."""
+def legend(*, judged: bool = False, is_done: bool = False) -> Text:
+    """Explain the grids, in lines of at most 80 columns: of scores and seeds only until all are done."""
     share = f"{SHARES[0]} to {SHARES[-1]} share of its epochs"
-    text = Text("score: best val rsum so far, mean over the seeds with the most epochs", style="dim")
-    text.append(f"\na mark for each seed: {WAITING} waiting  {share}  {DONE} done  {FAILED} failed")
-    text.append("\n* highest of those that are done")
-    return text.append("\n≈ not significantly below the highest (5 %, other seeds on these images)" * judged)
+    lines = ["score: best val rsum so far, mean over the seeds with the most epochs"] * (not is_done)
+    lines += [f"a mark for each seed: {WAITING} waiting  {share}  {DONE} done  {FAILED} failed"] * (not is_done)
+    lines += ["* highest of those that are done"]
+    lines += ["≈ not significantly below the highest (5 %, other seeds on these images)"] * judged
+    return Text("\n".join(lines), style="dim")
 
 
 def _marks(progress: SweepProgress, seeds: Sequence[Training], *, always: bool) -> Text:
