@@ -1,7 +1,4 @@
-"""Image backbones: any timm architecture, as one pooled vector per image or as the cells of its last feature map.
-
-Those of torchvision pool.
-"""
+"""Image backbones: any timm architecture, as a vector or as the cells of its last feature map; torchvision's pool."""
 
 from __future__ import annotations
 
