@@ -151,7 +151,7 @@ def build_backbone(
     if config.weights not in weights.NAMED_WEIGHTS:
         _load_weights(net, Path(config.weights), config.name)
     cfg = net.pretrained_cfg
-    mean, std = (CLIP_MEAN, CLIP_STD) if clip_pixels else (cfg["mean"], cfg["std"])
+    mean, std = (CLIP_MEAN, CLIP_STD) if clip_pixels else (tuple(cfg["mean"]), tuple(cfg["std"]))
     backbone = ImageBackbone(net, mean=mean, std=std, cells=cells, drops=drop_path > 0)
     with torch.no_grad():
         shape = tuple(backbone(torch.zeros(1, 3, image_size, image_size, dtype=torch.uint8)).shape)
