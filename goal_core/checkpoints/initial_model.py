@@ -85,10 +85,7 @@ def check_captions(model: ModelConfig, data: DataConfig, dataset: Dataset) -> In
 
 
 def check_initial_weights(model: ModelConfig, data: DataConfig, dataset: Dataset) -> None:
-    """Load the initial weights once and discard them, so that a mismatch shows before anything is scheduled.
-
-    Heads of one's own encode two pairs, too.
-    """
+    """Load the initial weights and discard them, so that a mismatch shows early; a plugin's heads encode pairs, too."""
     initial, entry = check_captions(model, data, dataset), frameworks[model.framework]
     backbone = initial.backbone(0)
     heads = initial.heads(backbone, 0)

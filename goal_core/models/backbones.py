@@ -1,7 +1,4 @@
-"""Image backbones: any timm architecture, as one pooled vector per image or as the cells of its last feature map.
-
-Those of torchvision pool.
-"""
+"""Image backbones: any timm architecture, as a vector or as the cells of its last feature map; torchvision's pool."""
 
 from __future__ import annotations
 
@@ -154,7 +151,7 @@ def build_backbone(
     if config.weights not in weights.NAMED_WEIGHTS:
         _load_weights(net, Path(config.weights), config.name)
     cfg = net.pretrained_cfg
-    mean, std = (CLIP_MEAN, CLIP_STD) if clip_pixels else (cfg["mean"], cfg["std"])
+    mean, std = (CLIP_MEAN, CLIP_STD) if clip_pixels else (tuple(cfg["mean"]), tuple(cfg["std"]))
     backbone = ImageBackbone(net, mean=mean, std=std, cells=cells, drops=drop_path > 0)
     with torch.no_grad():
         shape = tuple(backbone(torch.zeros(1, 3, image_size, image_size, dtype=torch.uint8)).shape)

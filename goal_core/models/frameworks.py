@@ -225,8 +225,7 @@ class Xvlm(Framework):
         params += bert.layers * layer + (width + inner) * dim + upper * 2 * inner * (inner + width) + 2 * inner**2
         caption = CAPTION_LENGTH * lower * layer / 1e9
         pair = upper * (CAPTION_LENGTH * (layer + 2 * inner**2) + regions * 2 * width * inner) / 1e9
-        word_width = model.bert.width * model.bert.layers
-        return HeadSize(params, width * dim / 1e9, caption, pair, regions, word_width)
+        return HeadSize(params, width * dim / 1e9, caption, pair, regions, model.bert.width * model.bert.layers)
 
 
 class _OnVectors(Framework):

@@ -171,10 +171,7 @@ def encoder_apart(heads: nn.Module, encoder: nn.Module, lr_scale: float) -> list
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Encoder:
-    """Maps images and captions into the joint space; with stacked heads, those of C cells at once.
-
-    Results of stacked heads have the cells in front.
-    """
+    """Maps images and captions into the joint space; stacked heads, those of C cells at once, put cells in front."""
 
     heads: Heads
     backbone: ImageBackbone | None

@@ -45,10 +45,9 @@ class DataSize(NamedTuple):
     def of_dataset(cls, dataset: Dataset) -> DataSize:
         """Of data that is at hand."""
         splits = dataset.splits.items()
-        few = sum(split.num_captions for _, split in splits) <= _COUNTED
-        words = len(Vocabulary.build(dataset.vocabulary_captions, 1)) if few else _NUM_WORDS
         counts = {name: SplitCounts(images=own.num_images, captions=own.num_captions) for name, own in splits}
-        return cls.of(counts, words)
+        few = sum(own.captions for own in counts.values()) <= _COUNTED
+        return cls.of(counts, len(Vocabulary.build(dataset.vocabulary_captions, 1)) if few else _NUM_WORDS)
 
 
 class HeadSize(NamedTuple):

@@ -54,8 +54,7 @@ def accepted_parameters(pair: str, triplet: str, variant: str = "paper") -> dict
     for_triplet, for_pair = VARIANTS[variant]
     of_triplet = {**triplet_weights[triplet].parameters, **for_triplet.get(triplet, {})}
     of_pair = {**pair_weights[pair].parameters, **for_pair.get(pair, {})}
-    clashes = sorted(name for name in of_triplet.keys() & of_pair.keys() if of_triplet[name] != of_pair[name])
-    if clashes:
+    if clashes := sorted(name for name in of_triplet.keys() & of_pair.keys() if of_triplet[name] != of_pair[name]):
         raise ConfigError(f"{pair}/{triplet}: the weights have different defaults for {', '.join(clashes)}; rename one")
     return {**of_triplet, **of_pair}
 

@@ -115,9 +115,6 @@ class _VocabularyUnpickler(pickle.Unpickler):
         raise pickle.UnpicklingError(f"it asks for {module}.{name}, which no vocabulary needs; nothing in it was run")
 
 
-_TABLE = "relative_position_bias_table"
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PublishedCheckpoint:
     """The model in a published checkpoint, its tensors renamed to ours."""
@@ -250,12 +247,9 @@ def resized_tables(given: Mapping[str, Tensor], wanted: Mapping[str, Tensor]) ->
 
     Source: X-VLM's published code, after BEiT: cubic splines on a grid that widens geometrically from the centre.
     """
-    return {
-        name: _resized(tensor, len(wanted[name]))
-        if name.endswith(_TABLE) and name in wanted and len(wanted[name]) != len(tensor)
-        else tensor
-        for name, tensor in given.items()
-    }
+    tables = [name for name in given.keys() & wanted.keys() if name.endswith("relative_position_bias_table")]
+    other = [name for name in tables if len(wanted[name]) != len(given[name])]
+    return {**given, **{name: _resized(given[name], len(wanted[name])) for name in other}}
 
 
 def _resized(table: Tensor, rows: int) -> Tensor:

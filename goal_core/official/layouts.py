@@ -18,25 +18,19 @@ from goal_sweep.goal_core.models import BackboneConfig, BertConfig, ModelConfig,
 
 RESNETS = {f"resnet{depth}": f"resnet{depth}.tv_in1k" for depth in (18, 34, 50, 101, 152)}
 """VSE++'s name of a backbone, and timm's; training started from torchvision's first weights."""
-
 RESNEXTS = {"wsl": "resnext101_32x8d.fb_wsl_ig1b_ft_in1k", "imagenet_resnext": "resnext101_32x8d.tv_in1k"}
 """VSE-infinity's name of a backbone, and timm's. Its others have strides and padding that no timm backbone has."""
-
 SWINS = {128: "swin_base_patch4_window12_384"}
 """timm's name of X-VLM's Swin, by the width of its first stage."""
-
 _SEQUENCES = {
     **{"conv1": "base.0", "bn1": "base.1", "layer1": "base.4", "layer2": "base.5", "layer3": "base.6"},
     "layer4": "top.0",
 }
 """The parts of a ResNet, and their names in the two sequences that VSE-infinity's code runs."""
-
 _BERT_HEAD_WIDTH = 64
 """Width of an attention head in every published BERT."""
-
 _LAYER = re.compile(r"text(?:_encoder|\.bert)\.encoder\.layer\.(\d+)\.(crossattention\.)?")
 _POSITIONS = "0, 1, 2, ..., which today's transformers computes itself"
-
 Rules = Mapping[str, str | Callable[[ModelConfig, re.Match[str]], str]]
 """Regular expressions and what replaces a match of them, applied one after the other."""
 

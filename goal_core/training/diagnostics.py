@@ -24,8 +24,7 @@ def below_warmup(history: Sequence[Mapping[str, Any]], warmup_epochs: int, best_
     top = max(warmup, key=lambda epoch: warmup[epoch])
     if rsum[best_epoch] >= (1 - CLEARLY) * warmup[top]:
         return ""
-    lost = 1 - rsum[best_epoch] / warmup[top]
-    below = f"{lost:.0%} below the {warmup[top]:.1f} of warm-up epoch {top}"
+    below = f"{1 - rsum[best_epoch] / warmup[top]:.0%} below the {warmup[top]:.1f} of warm-up epoch {top}"
     return f"val rsum {rsum[best_epoch]:.1f} in its best epoch ({best_epoch}), {below}"
 
 

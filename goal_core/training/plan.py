@@ -32,10 +32,7 @@ class EpochRecord(TypedDict):
 
 
 class TrainingFiles(Protocol):
-    """The files of one training.
-
-    Every write but a log line is atomic, and refused once another process owns the training.
-    """
+    """The files of one training. Every write but a log line is atomic, and refused once another process owns it."""
 
     def path(self, name: str) -> Path:
         """A path on this machine with the content of a file; it does not exist where there is no such file."""

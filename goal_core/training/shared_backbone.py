@@ -62,7 +62,6 @@ class SharedBackbone:
         """The shared frozen backbone, on the device; None where each cell has its own or the data are features."""
         if unit.stage.shares_backbone and (backbone := initial.backbone(unit.seed)) is not None:
             self.backbone = self.placed(backbone)
-
         self.image = unit.data.image
         self._train_features: Tensor | None = None
         """Of each image; or of the first view of each image, then of the second view of each, and so on."""
@@ -150,8 +149,7 @@ class SharedBackbone:
 
     def _pixels(self, split: Split, image: ImageConfig, views: int) -> Generator[Tensor, None, None]:
         """A whole split chunk by chunk, as evaluation sees it; or each of its views, one after the other."""
-        workers = self.unit.loader_workers
-        stored = DecodedImages(split, image, num_workers=workers, ram_limit=0, device=self.device)
+        stored = DecodedImages(split, image, num_workers=self.unit.loader_workers, ram_limit=0, device=self.device)
         with closing(stored) as images:
             if not views:
                 yield from images.chunks(CHUNK)

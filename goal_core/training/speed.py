@@ -67,8 +67,7 @@ def _beginning(dataset: Dataset, num_captions: int) -> Dataset:
     train = dataset.splits["train"]
     last = train.caption_image[min(num_captions, train.num_captions) - 1]
     sizes = {"train": int(last) + 1, "val": EVAL_IMAGES, "test": EVAL_IMAGES}
-    splits = {name: dataset.splits[name].first(sizes[name]) for name in SPLIT_NAMES}
-    return replace(dataset, splits=splits)
+    return replace(dataset, splits={name: dataset.splits[name].first(sizes[name]) for name in SPLIT_NAMES})
 
 
 class _Clock(Callback):

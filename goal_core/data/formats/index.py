@@ -166,8 +166,7 @@ def _files_in(root: Path, folder: str, names: Sequence[str]) -> dict[str, str]:
     if missing := [name for name in names if name not in there]:
         few = ", ".join([*missing[:3], *(["..."] if len(missing) > 3 else ())])
         name = missing[0].rpartition("/")[2]
-        there_is = {_bare(other): other for path in existing for other in sorted(os.listdir(path))}
-        near = there_is.get(_bare(name))
+        near = {_bare(other): other for path in existing for other in sorted(os.listdir(path))}.get(_bare(name))
         hint = f"; there is {near!r}, which differs in letters, signs or ending" if near else ""
         raise MissingDataError(f"{len(missing)} of {len(names)} images are missing under {root}: {few}{hint}")
     return there
@@ -294,8 +293,7 @@ class Index:
             thorough: also look at every image; else only at the files that were parsed.
         """
         images = chain.from_iterable(map(self.statuses, SPLIT_NAMES if thorough else ()))
-        files = chain(self.about["sources"], images)
-        return all(stamp == stamp_of(path) for path, *stamp in files)
+        return all(stamp == stamp_of(path) for path, *stamp in chain(self.about["sources"], images))
 
     def statuses(self, split: str) -> list[tuple[Any, ...]]:
         """Path, size and times of each image of a split; empty where the stamps of the parsed files tell."""
@@ -355,11 +353,9 @@ class Index:
         images, texts = (columns.get(f"{name}.{kind}", _NOTHING) for kind in ("digests", "text_digests"))
         readers: dict[str, FileReader | FeatureRows] = {}
         if features := self.about["features"].get(name):
-            rows = columns.get(f"{name}.rows")
-            readers[f"{name}.digests"] = FeatureRows(_stored(features), names, rows, images)
+            readers[f"{name}.digests"] = FeatureRows(_stored(features), names, columns.get(f"{name}.rows"), images)
         else:
-            spans = columns.get(f"{name}.spans")
-            readers[f"{name}.digests"] = FileReader(self.about["root"], names, images, spans)
+            readers[f"{name}.digests"] = FileReader(self.about["root"], names, images, columns.get(f"{name}.spans"))
         if vectors := self.about["texts"].get(name):
             captions = self.texts(f"{name}.captions")
             readers[f"{name}.text_digests"] = FeatureRows(_stored(vectors), captions, None, texts)

@@ -71,8 +71,7 @@ def open_dataset(
         known = None  # it was kept by who needed less
     if known is not None and known.is_current(thorough=renew):
         return known.dataset(config, path)
-    report = DataReport(name=config.name, raises=True, needed=needed)
-    index = _indexed(config, report, known, progress)
+    index = _indexed(config, DataReport(name=config.name, raises=True, needed=needed), known, progress)
     assert index is not None  # or it has been raised
     if path is not None:
         with suppress(OSError):  # a disk that refuses it costs only time

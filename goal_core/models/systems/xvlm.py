@@ -175,8 +175,7 @@ def contrastive_loss(image_BD: Tensor, text_BD: Tensor, ids_B: Tensor, temperatu
     logits_BB = image_BD @ text_BD.T / temperature
     same_BB = (ids_B[:, None] == ids_B[None, :]).to(logits_BB)
     targets_BB = same_BB / same_BB.sum(dim=1, keepdim=True)
-    both = torch.stack((cross_entropy(logits_BB, targets_BB), cross_entropy(logits_BB.T, targets_BB)))
-    return both.mean()
+    return torch.stack((cross_entropy(logits_BB, targets_BB), cross_entropy(logits_BB.T, targets_BB))).mean()
 
 
 @torch.no_grad()

@@ -125,8 +125,7 @@ class CellStack:
 
     def step(self, inputs: Tensor, batch: Batch) -> list[StepOutcome]:
         """One optimiser step of every cell from the same features (B, F); waits for the device once."""
-        first = self.cells[0]
-        optim.set_lr(self._optimizer, optim.lr_at(self._stage, *first.position))
+        optim.set_lr(self._optimizer, optim.lr_at(self._stage, *self.cells[0].position))
         self._optimizer.zero_grad(set_to_none=True)
         self.encoder.train(True)
         outcomes = self._compute(inputs, batch)

@@ -99,8 +99,7 @@ class CellState:
         self.epoch, self.next_step = 0, 0
         """The position, both counted from 0: ``epoch`` epochs and ``next_step`` steps of the next are done."""
         self._saved = self.before = (0, 0)
-        """The position whose state is on the disk; a cell at its beginning needs none. And that of the save before, if
-        the cell was in a stack, which may have to return to it."""
+        """The position saved ((0, 0) needs no file), and that of the save before, to which a stack may return."""
         self.in_turn = False
         """Whether a save leaves the state before it alone, for a stack whose other cells have not saved yet."""
         self._slot = SPARE
