@@ -111,13 +111,12 @@ def plan(
 ) -> dict[str, Any]:
     """What `goal-sweep plan --json` says: cells, steps, disk, memory and device hours of each stage, None if not known.
 
-    Arguments that are not listed are those of `launch`.
-
     Args:
         measure: train a few steps of each kind of unit on this machine, for the time; in processes of their own, so
             that a script calls it below ``if __name__ == "__main__":``.
         gpu_record: ``gpu.json`` of ``make gpu``, for the time of the models in it.
         devices: how many to plan for; by default those of this machine.
+        sweep, set, seeds, store, trust_plugins: as of `launch`.
 
     Raises:
         GoalError: the sweep, its data or its weights are wrong.
@@ -160,13 +159,12 @@ def report(
 ) -> SweepResult:
     """Write the report of a sweep, attach it to its MLflow run if that can answer, and return its results.
 
-    Arguments that are not listed are those of `launch`.
-
     Args:
         store: the results folder, if it is not the sweep's own; several are shown as one.
         out: folder of the report; by default in the store.
         compare: compare with the paper's numbers.
         scale: the colours of the tables.
+        sweep, set, seeds, tracking_uri: as of `launch`.
 
     Raises:
         GoalError: there are no results, or the report cannot be written.
