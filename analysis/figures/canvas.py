@@ -9,6 +9,7 @@ pale to dark, which looks alike to readers with and without colour vision defici
 import textwrap
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from io import BytesIO
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -108,6 +109,14 @@ def families() -> list[str]:
     return [_FONT, *(name for name in [next(found, "")] if name)]
 
 
+class _Shown(Figure):  # type: ignore[misc]  # matplotlib is not typed
+    """A figure that a notebook shows, also one that has not loaded pyplot."""
+
+    def _repr_png_(self) -> bytes:
+        self.savefig(content := BytesIO(), format="png")
+        return content.getvalue()
+
+
 def panels(
     shape: tuple[int, int],
     size: tuple[float, float],
@@ -132,7 +141,7 @@ def panels(
     )
     top, bottom = top + 0.22 * len(heads), bottom + 0.15 * len(notes)
     height = bottom + rows * high + (rows - 1) * between[1] + top
-    figure = Figure(figsize=(width, height), dpi=150, facecolor="white")
+    figure = _Shown(figsize=(width, height), dpi=150, facecolor="white")
     FigureCanvasAgg(figure)
     sides = {"left": left / width, "right": 1 - right / width, "bottom": bottom / height, "top": 1 - top / height}
     figure.subplots_adjust(**sides, wspace=between[0] / wide, hspace=between[1] / high)
