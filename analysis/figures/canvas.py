@@ -109,7 +109,7 @@ def families() -> list[str]:
     return [_FONT, *(name for name in [next(found, "")] if name)]
 
 
-class _Shown(Figure):  # type: ignore[misc]  # matplotlib is not typed
+class _Shown(Figure):
     """A figure that a notebook shows, also one that has not loaded pyplot."""
 
     def _repr_png_(self) -> bytes:
