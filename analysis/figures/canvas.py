@@ -109,12 +109,11 @@ def families() -> list[str]:
     return [_FONT, *(name for name in [next(found, "")] if name)]
 
 
-class Picture(Figure):
-    """A figure that a notebook shows wherever it stands, without pyplot."""
+class _Shown(Figure):
+    """A figure that a notebook shows, also one that has not loaded pyplot."""
 
     def _repr_png_(self) -> bytes:
-        content = BytesIO()
-        self.savefig(content, format="png")
+        self.savefig(content := BytesIO(), format="png")
         return content.getvalue()
 
 
@@ -142,7 +141,7 @@ def panels(
     )
     top, bottom = top + 0.22 * len(heads), bottom + 0.15 * len(notes)
     height = bottom + rows * high + (rows - 1) * between[1] + top
-    figure = Picture(figsize=(width, height), dpi=150, facecolor="white")
+    figure = _Shown(figsize=(width, height), dpi=150, facecolor="white")
     FigureCanvasAgg(figure)
     sides = {"left": left / width, "right": 1 - right / width, "bottom": bottom / height, "top": 1 - top / height}
     figure.subplots_adjust(**sides, wspace=between[0] / wide, hspace=between[1] / high)

@@ -241,7 +241,7 @@ def model_card(results: SweepResults, objective: str = "", *, published: tuple[s
         "stage": key.stage,
         "trained": f"{over}, with goal-sweep at commit {best['git_commit'] or 'unknown'}",
         "weights": f"{weights} (seed {best['seed']}, epoch {best['best_epoch']:.0f})",
-        **{name: value for name, value in settings.items() if value and name != "seed"},
+        **{str(name): value for name, value in settings.items() if value and name != "seed"},
     }
     described = TextTable(title="", head=("what", "value"), rows=tuple(facts.items()), words=2)
     val = [mean_text(seeds[metric.val].mean(), seeds[metric.val].std()) for metric in METRICS.values()]
