@@ -104,6 +104,9 @@ def test_what_names_no_model_is_one_line(
 ) -> None:
     filled(tmp_path, cells)
     monkeypatch.setenv("GOAL_SWEEP_STORE", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "photos.yaml").touch()
+    (tmp_path / "photos").mkdir()
     for words, said in (
         (["evaluate", "quickstrt"], "did you mean 'quickstart'"),
         (["evaluate", SCENES, "con/sig"], "it has con/con, sig/cir"),
@@ -111,6 +114,9 @@ def test_what_names_no_model_is_one_line(
         (["evaluate", SCENES, "--store", str(tmp_path / "none")], "launch the sweep first"),
         (["evaluate", str(cells[1]), "--set", "seeds=[1]"], "a checkpoint has its own settings"),
         (["search", SCENES, "a", "red", "square"], "give one model"),
+        (["search", "photos", "con/con", "a red square"], "did you mean photos.yaml"),
+        (["evaluate", "nosuch", "con/con"], "neither a checkpoint"),
+        (["evaluate", SCENES, "--data", "captions.csv"], "takes a sweep file"),
         (["search", SCENES], "give a sentence"),
     ):
         assert run(words) == 2, words
