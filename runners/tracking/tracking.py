@@ -189,7 +189,7 @@ class TrackerThread(Generic[T]):
                     line = f"{self._name}: {type(error).__name__}: {_line(error)}"
                     if not self.trouble:
                         self._warn(f"an update is skipped: {line}")
-                    self.trouble = line
+                        self.trouble = line  # what follows from it says less
                     self._opened.set()
                     return
                 self._tracker = None
