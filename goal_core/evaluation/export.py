@@ -189,11 +189,15 @@ def _axes(program: ExportedProgram, tower: _Tower) -> tuple[dict[int, Any], ...]
 @contextmanager
 def _third_party() -> Iterator[None]:
     """Without what torch's exporter says of itself."""
-    (log := getLogger("onnxscript")).setLevel(ERROR)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        yield
-    log.setLevel(0)
+    log = getLogger("onnxscript")
+    before = log.level
+    log.setLevel(ERROR)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        log.setLevel(before)
 
 
 def _write(program: ExportedProgram, tower: _Tower, axes: Any, path: Path) -> None:
