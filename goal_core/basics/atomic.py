@@ -6,7 +6,6 @@ temporary file, which `remove_leftovers` removes. A read or write that fails wit
 read-only disk, a network folder that comes back) is repeated for a few seconds.
 """
 
-import contextlib
 import errno
 import itertools
 import os
@@ -75,7 +74,7 @@ def retried(act: Callable[[], T]) -> T:
     return act()
 
 
-@contextlib.contextmanager
+@contextmanager
 def storage_errors(path: Path, doing: str) -> Iterator[None]:
     """Turn errors of the operating system, also as native libraries report them, into a `StorageError` of one line."""
     try:
@@ -123,7 +122,7 @@ def replace_with(path: Path, write: Callable[[Path], object], *, guard: Callable
     retried(once)
 
 
-@contextlib.contextmanager
+@contextmanager
 def usual_mode(path: Path) -> Iterator[None]:
     """Give a file that is written within the block the mode of other files; safetensors lets only its owner read it."""
     path.touch()
@@ -175,7 +174,7 @@ def _create_without_links(temporary: Path, path: Path) -> bool:
     return True
 
 
-@contextlib.contextmanager
+@contextmanager
 def _staged(path: Path, write: Callable[[Path], object], guard: Callable[[], object] | None) -> Iterator[Path]:
     """The content under a temporary name, on the disk, to be given the final one; the folder is flushed afterwards."""
     temporary = path.parent / f".{path.name}.{process_tag()}-{next(_serial)}.tmp"
@@ -191,12 +190,12 @@ def _staged(path: Path, write: Callable[[Path], object], guard: Callable[[], obj
             yield temporary
         except Exception as error:
             is_gone = isinstance(error, FileNotFoundError) and path.parent.is_dir() and not temporary.exists()
-            with contextlib.suppress(OSError):
+            with suppress(OSError):
                 temporary.unlink(missing_ok=True)
             if is_gone:  # which another try mends
                 raise OSError(errno.EAGAIN, f"{temporary.name} was removed by another process") from error
             raise
-        with contextlib.suppress(OSError):
+        with suppress(OSError):
             temporary.unlink(missing_ok=True)
         _sync_folder(path.parent)
 
@@ -233,7 +232,7 @@ def remove_leftovers(folder: Path) -> None:
     Those of other machines and containers, whose processes cannot be seen from here, stay for an hour.
     """
     for path in folder.glob(".*.tmp"):
-        with contextlib.suppress(OSError):
+        with suppress(OSError):
             if is_leftover(path):
                 path.unlink()
 
@@ -304,9 +303,8 @@ def make_scratch_folder() -> Path:
     try:
         return Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{process_tag()}-", dir=parent))
     except OSError as error:
-        raise StorageError(
-            f"cannot create a folder in {parent} for temporary files: {error.strerror}; name another with {SCRATCH}"
-        ) from error
+        why = f"{error.strerror}; name another with {SCRATCH}"
+        raise StorageError(f"cannot create a folder in {parent} for temporary files: {why}") from error
 
 
 def remove_left_behind(parent: Path, prefix: str) -> None:

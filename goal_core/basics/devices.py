@@ -33,14 +33,6 @@ def is_out_of_memory(error: BaseException) -> bool:
     return isinstance(error, RuntimeError) and any(text in str(error) for text in _FULL)
 
 
-def peak_memory_mb() -> float:
-    """The most memory in megabytes that torch has reserved on this process's GPU; 0 where it used none.
-
-    The CUDA context and what libraries take for themselves come on top, some hundreds of megabytes.
-    """
-    return torch.cuda.max_memory_reserved() / 1e6 if torch.cuda.is_available() else 0.0
-
-
 def peak_resident_mb() -> float | None:
     """The most main memory in megabytes that this process has held; None where the system does not tell."""
     with suppress(OSError):  # Linux alone tells
@@ -60,11 +52,13 @@ class ProcessLoad:
         """By the names that MLflow shows as a run's system metrics.
 
         `system/cpu_cores`: how many were busy on average since the last call, with all threads, without processes of
-        its own. `system/memory_mb`, `system/gpu_memory_mb`: the peaks so far, where they are known.
+        its own. `system/memory_mb`, `system/gpu_memory_mb`: the peaks so far, where they are known; the second is what
+        torch has reserved, to which the CUDA context and libraries add some hundreds of megabytes.
         """
         before, self._before = self._before, (time.perf_counter(), time.process_time())
         passed, busy = (now - then for now, then in zip(self._before, before, strict=True))
-        peaks = {"system/memory_mb": peak_resident_mb(), "system/gpu_memory_mb": peak_memory_mb()}
+        on_gpu = torch.cuda.max_memory_reserved() / 1e6  # 0 where none is used
+        peaks = {"system/memory_mb": peak_resident_mb(), "system/gpu_memory_mb": on_gpu}
         return {"system/cpu_cores": busy / passed, **{name: peak for name, peak in peaks.items() if peak}}
 
 

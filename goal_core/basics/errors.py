@@ -123,6 +123,4 @@ def nearest(name: str, options: Iterable[str]) -> str:
 
 def printable(text: str) -> str:
     """A text without the characters that steer a terminal, such as those of a file name or a caption."""
-    return "".join(
-        letter if letter.isprintable() or letter in "\n\t" else "\N{REPLACEMENT CHARACTER}" for letter in text
-    )
+    return "".join(one if one.isprintable() or one in "\n\t" else "\N{REPLACEMENT CHARACTER}" for one in text)

@@ -60,6 +60,5 @@ class InRange:
 @cache
 def _ranges(kind: Any) -> dict[str, Range]:
     hints = get_type_hints(kind, include_extras=True).items()
-    return {
-        name: extra for name, hint in hints for extra in getattr(hint, "__metadata__", ()) if isinstance(extra, Range)
-    }
+    extras = ((name, extra) for name, hint in hints for extra in getattr(hint, "__metadata__", ()))
+    return {name: extra for name, extra in extras if isinstance(extra, Range)}

@@ -59,9 +59,8 @@ class Entry(Generic[F]):
         try:
             return _digest(Path(inspect.getfile(inspect.unwrap(self.function))).read_bytes())
         except (OSError, TypeError) as error:
-            raise ConfigError(
-                f"{self.name!r} is not defined in a file, so results of different code could not be told apart"
-            ) from error
+            why = "so results of different code could not be told apart"
+            raise ConfigError(f"{self.name!r} is not defined in a file, {why}") from error
 
 
 @cache
@@ -116,10 +115,8 @@ class Registry(dict[str, Entry[F]]):
             for argument, default in parameters.items():
                 if default is inspect.Parameter.empty or (code and not isinstance(default, bool | int | float | str)):
                     raise TypeError(f"{self.kind} {name!r}: {argument!r} needs a number, text or truth value")
-            self[name] = Entry(
-                name=name, function=function, source=source or plugin, parameters=parameters, plugin=plugin,
-                plugin_code=code,
-            )  # fmt: skip
+            own = {"plugin": plugin, "plugin_code": code}
+            self[name] = Entry(name=name, function=function, source=source or plugin, parameters=parameters, **own)
             return function
 
         return add
@@ -147,7 +144,7 @@ class Plugin:
     @property
     def digest(self) -> str:
         """Hash of its text, 12 hex digits: part of the id of each cell that uses one of its parts."""
-        return hashlib.sha256(self.text.encode()).hexdigest()[:12]
+        return _digest(self.text.encode())
 
     @property
     def kinds(self) -> set[str]:

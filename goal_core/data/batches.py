@@ -66,8 +66,7 @@ class Batch:
     views: Tensor | None = None
     """Which of its image's augmented views each pair sees, (B,) int64 from 0; None where images are not drawn so."""
     tokens: Tensor
-    """Ids of the captions, (B, L) int64, padded with 0 up to the longest caption of the batch; or their vectors, (B, G)
-    float32."""
+    """Ids of the captions, (B, L) int64, padded with 0 up to the longest; or their vectors, (B, G) float32."""
     lengths: Tensor
     """Number of ids of each caption, (B,) int64, at least 2; of vectors 1."""
 
@@ -175,6 +174,5 @@ class BatchSource:
         if self._images is None:
             return (None for _ in parts)
         images_of, augments = self._split.caption_image, self._augments
-        return self._images.stream(
-            (images_of[captions], self._seeds(captions, epoch) if augments else ()) for captions in parts
-        )
+        requests = ((images_of[captions], self._seeds(captions, epoch) if augments else ()) for captions in parts)
+        return self._images.stream(requests)

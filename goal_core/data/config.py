@@ -39,10 +39,8 @@ class ImageConfig(InRange):
     def problems(self) -> Iterator[str]:
         """Sizes in which an image would lose what the crop needs."""
         if 0 < self.shrink < self.size:
-            yield (
-                f"shrink must be 0 (keep images as they are) or at least size, or images lose detail twice: "
-                f"shrink={self.shrink} < size={self.size}"
-            )
+            why = f"or images lose detail twice: shrink={self.shrink} < size={self.size}"
+            yield f"shrink must be 0 (keep images as they are) or at least size, {why}"
         if self.resize < self.size:
             yield f"resize must be at least size, or the crop leaves the image: resize={self.resize} < size={self.size}"
 

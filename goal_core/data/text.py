@@ -90,10 +90,8 @@ def frequent(counts: Mapping[str, int], min_count: int) -> list[str]:
     """Words that occur at least so often, by descending count, then alphabetically."""
     if kept := sorted((-count, word) for word, count in counts.items() if count >= min_count):
         return [word for _, word in kept]
-    raise DataError(
-        f"no word occurs {min_count} times or more in the train and val captions ({len(counts)} different words); "
-        "lower min_word_count"
-    )
+    where = f"in the train and val captions ({len(counts)} different words)"
+    raise DataError(f"no word occurs {min_count} times or more {where}; lower min_word_count")
 
 
 def check_words(words: object, what: str, special: tuple[str, ...] = ()) -> None:
@@ -294,10 +292,6 @@ class Wordpieces(Tokenizer):
                 words.append([piece])
         return words
 
-    def wrap(self, ids: Sequence[int]) -> list[int]:
-        """Piece ids between `[CLS]` and `[SEP]`."""
-        return [self.pieces.index("[CLS]"), *ids, self.pieces.index("[SEP]")]
-
     def encode(self, caption: str) -> list[int]:
         """Ids of a caption, `[CLS]` and `[SEP]` included, without an upper limit unless captions are cleaned."""
         kept = clean_caption(caption) if self.cleans else caption
@@ -314,11 +308,6 @@ class Wordpieces(Tokenizer):
         cleaning = [normalizers.Lowercase(), *_replacing(*_CLEANING)]
         tokenizer.normalizer = normalizers.Sequence([*cleaning, tokenizer.normalizer])
         return tokenizer, "a caption of nothing but punctuation, which goal-sweep refuses"
-
-    @property
-    def mask_id(self) -> int:
-        """Id of `[MASK]`."""
-        return self.pieces.index("[MASK]")
 
     def __len__(self) -> int:
         return len(self.pieces)
@@ -351,9 +340,7 @@ class Subwords(Tokenizer):
 
     def portable(self) -> tuple[tokenizers.Tokenizer, str]:
         """The same; see :meth:`Tokenizer.portable`."""
-        tokenizer = tokenizers.Tokenizer.from_str(self.content)
-        tokenizer.no_padding()
-        return tokenizer, ""
+        return tokenizers.Tokenizer.from_str(self._tokenizer.to_str()), ""
 
     def __len__(self) -> int:
         return int(self._tokenizer.get_vocab_size())

@@ -22,8 +22,6 @@ from goal_sweep.goal_core.evaluation.retrieval import EmbeddingError
 from goal_sweep.goal_core.models.heads import Encoder
 
 SplitName = Literal["train", "val", "test"]
-_THREADS = 1
-"""CPU threads of torch. Fixed, because another number can change the last bit of a similarity."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,7 +89,7 @@ def open_checkpoint(
         splits: those that the data must have.
         indexes: the folder of the indexes of datasets; None: this user's own.
     """
-    torch.set_num_threads(_THREADS)
+    torch.set_num_threads(1)  # of the CPU; another number can change the last bit of a similarity
     trained = read_model(path)
     description = trained.description.moved(root=root, weights=weights)
     if data is not None:
@@ -104,10 +102,8 @@ def open_checkpoint(
         description = replace(description, data=data)
     dataset = open_dataset(description.data, indexes or own_indexes(), needed=splits)
     if data is None and dataset.fingerprint != description.data_fingerprint:
-        raise DataError(
-            "the data is not what the cell was trained on: "
-            f"fingerprint {dataset.fingerprint}, not {description.data_fingerprint}"
-        )
+        are = f"fingerprint {dataset.fingerprint}, not {description.data_fingerprint}"
+        raise DataError(f"the data is not what the cell was trained on: {are}")
     for name in splits if data is not None else ():
         if again := _trained_on(trained, dataset.splits[name]):
             of = f"{dataset.splits[name].num_images:,} {name} images"
@@ -154,10 +150,8 @@ def evaluate_ensemble(members: Iterable[OpenedCheckpoint], split: SplitName = "t
         if member.path.resolve() in {path.resolve() for path, _ in splits}:
             raise ConfigError("an ensemble takes each checkpoint once; the same one is given twice")
         if member.encoder.heads.rerank_top:
-            raise ConfigError(
-                f"{member.path} ({member.description.model.framework}) re-ranks the nearest by a score that is not a "
-                "similarity; an ensemble averages similarities"
-            )
+            why = "re-ranks the nearest by a score that is not a similarity; an ensemble averages similarities"
+            raise ConfigError(f"{member.path} ({member.description.model.framework}) {why}")
         splits.append((member.path, member.dataset.splits[split]))
         check_same_queries(*splits[0], *splits[-1])
         embedded.append(recalls.embed_split(member.encoder, member.prepared(split)))
@@ -178,14 +172,11 @@ def check_same_queries(first_path: Path, first: Split, other_path: Path, other: 
 
     Images are compared by their captions, word by word, because region files and image files name them differently.
     """
+    says = f"{first_path} and {other_path} are ranked on different data:"
     if first.caption_image.tolist() != other.caption_image.tolist():
-        raise DataError(
-            f"{first_path} and {other_path} are ranked on different data: {first.num_images} images with "
-            f"{first.num_captions} captions, and {other.num_images} with {other.num_captions}"
-        )
+        images = f"{first.num_images} images with {first.num_captions} captions"
+        raise DataError(f"{says} {images}, and {other.num_images} with {other.num_captions}")
     for index, (ours, theirs) in enumerate(zip(first.captions, other.captions, strict=True)):
         if ours != theirs and tokenize(ours) != tokenize(theirs):
-            raise DataError(
-                f"{first_path} and {other_path} are ranked on different data: caption {index} of split "
-                f"{first.name!r} is {ours!r} in the first and {theirs!r} in the second"
-            )
+            both = f"{ours!r} in the first and {theirs!r} in the second"
+            raise DataError(f"{says} caption {index} of split {first.name!r} is {both}")

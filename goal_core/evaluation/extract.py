@@ -71,14 +71,12 @@ def extract_features(
     todo = {name: split for name, split in dataset.splits.items() if not (out / f"{FILE_WORDS[name]}_ims.npy").exists()}
     needed = sum(split.num_images for split in dataset.splits.values()) * shape[0] * shape[1] * 4
     check_space(out, needed, "*_ims.npy")
-    ids = _ids(dataset)
+    ids, source = _ids(dataset), f"{backbone.name} with weights {backbone.weights}"
     for name, split in todo.items():
         captions = [" ".join(caption.split()) for caption in split.captions]
         for end, lines in (("caps", captions), ("ids", ids[name])):
             replace_bytes(out / f"{FILE_WORDS[name]}_{end}.txt", "".join(f"{line}\n" for line in lines).encode())
-        rows = partial(
-            _features, split, net, f"{backbone.name} with weights {backbone.weights}", image, workers, progress
-        )
+        rows = partial(_features, split, net, source, image, workers, progress)
         write_features(out / f"{FILE_WORDS[name]}_ims.npy", (split.num_images, *sizes), rows)
     return (sum(split.num_images for split in dataset.splits.values()), *shape)
 
@@ -105,10 +103,9 @@ def _ids(dataset: Dataset) -> dict[str, list[str]]:
 
     There is one for each caption where images have different numbers of captions.
     """
-    labels = {
-        name: [os.path.basename(split.reader.label(index)) for index in range(split.num_images)]
-        for name, split in dataset.splits.items()
-    }
+    labels: dict[str, list[str]] = {}
+    for name, split in dataset.splits.items():
+        labels[name] = [os.path.basename(split.reader.label(index)) for index in range(split.num_images)]
     everything = [label for names in labels.values() for label in names]
     if len(set(everything)) < len(everything) or any(label != "".join(label.split()) for label in everything):
         numbers = iter(range(len(everything)))
@@ -133,7 +130,5 @@ def _claim(out: Path, description: dict[str, object]) -> None:
     stated = read_json(path, sealed=False) or {}
     if stated != description:
         key = next((key for key in description if stated.get(key) != description[key]), DESCRIPTION)
-        raise DataError(
-            f"{out} contains other features: {key} is {stated.get(key)}, not {description.get(key)}; "
-            "choose another folder"
-        )
+        says = f"{key} is {stated.get(key)}, not {description.get(key)}; choose another folder"
+        raise DataError(f"{out} contains other features: {says}")

@@ -43,10 +43,8 @@ def check_origin(config: DataConfig, names: Sequence[str]) -> None:
         setting = f"--set model.backbones.{number}.name"
         # One may have the tag of its weights, and the other not.
         if origin and name not in (origin, origin.split(".")[0]) and origin != name.split(".")[0]:
-            raise DataError(
-                f"the features in {folder} are those of {origin} ({DESCRIPTION}), but the tables would call them "
-                f"{name}; give their name: {setting}={origin}"
-            )
+            are = f"the features in {folder} are those of {origin} ({DESCRIPTION})"
+            raise DataError(f"{are}, but the tables would call them {name}; give their name: {setting}={origin}")
         if not origin and name in map(_backbone, SHIPPED_FOLDER.iterdir()):
             raise DataError(
                 f"{folder} has no {DESCRIPTION}, so nothing says that its features are those of {name}, as the tables "

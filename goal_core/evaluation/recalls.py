@@ -65,10 +65,9 @@ def caption_chunks(
     The longest come first, so that a chunk needs little padding.
     """
     order = np.argsort(-captions.lengths, kind="stable")
-    for start in range(0, len(order), TEXT_CHUNK):
+    for part in index_parts(len(order), TEXT_CHUNK):
         alive()
-        rows = order[start : start + TEXT_CHUNK]
-        yield rows, *captions.batch(rows)
+        yield order[part], *captions.batch(order[part])
 
 
 def embed_split(encoder: Encoder, split: EvalSplit) -> Embedded:
@@ -101,9 +100,8 @@ def check_embedded(embedded: Embedded, where: str) -> Embedded:
         CollapsedError: those of all images are equal. Equal captions are warned of: their words may be unknown.
     """
     if any(bool(no_unit_vectors(emb).any()) for emb in embedded):
-        raise retrieval.NonFiniteEmbeddingError(
-            f"{where}: {describe_unsound(images=embedded[0], captions=embedded[1])}"
-        )
+        unsound = describe_unsound(images=embedded[0], captions=embedded[1])
+        raise retrieval.NonFiniteEmbeddingError(f"{where}: {unsound}")
     images, captions = (len(emb) > 1 and bool((emb == emb[0]).all()) for emb in embedded)
     if images:
         raise CollapsedError(f"{where}: the embeddings of all {len(embedded[0])} images are equal")
@@ -201,7 +199,12 @@ def _rerank_split(encoder: Encoder, split: EvalSplit) -> tuple[Embedded, retriev
     encoder.train(False)
     with torch.inference_mode(), arithmetic(encoder.precision):
         tokens_NRF = torch.cat([heads.image_tokens(encoder.features(chunk)) for chunk in split.inputs()])
-        states_MLW, lengths_M = _caption_states(encoder, heads, split)
+        lengths_M, states_MLW = torch.from_numpy(split.captions.lengths), torch.empty(0)
+        for rows, tokens, lengths in caption_chunks(split.captions, split.alive):
+            states = heads.text_states(tokens.to(encoder.device), lengths)
+            if not len(states_MLW):  # the longest come first
+                states_MLW = states.new_zeros(len(split.captions), *states.shape[1:])
+            states_MLW[torch.from_numpy(rows).to(encoder.device), : states.shape[1]] = states
         image_ND = torch.cat([heads.embed_images(part) for part in torch.split(tokens_NRF, TEXT_CHUNK)])
         text_MD = torch.cat([heads.embed_texts(part) for part in torch.split(states_MLW, TEXT_CHUNK)])
         check_embedded((image_ND, text_MD), split.name)
@@ -211,23 +214,13 @@ def _rerank_split(encoder: Encoder, split: EvalSplit) -> tuple[Embedded, retriev
             for images, texts in zip(torch.split(images_P, PAIRS), torch.split(texts_P, PAIRS), strict=True):
                 split.alive()
                 lengths = lengths_M[texts.cpu()]
-                states = states_MLW[texts, : int(lengths.max())]
-                parts.append(heads.match(tokens_NRF[images], states, lengths))
+                parts.append(heads.match(tokens_NRF[images], states_MLW[texts, : int(lengths.max())], lengths))
             return torch.cat(parts)
 
         ranks = reranked_ranks(image_ND, text_MD, split.caption_image, score, heads.rerank_top)
     return (image_ND, text_MD), ranks
 
 
-def _caption_states(encoder: Encoder, heads: XvlmHeads, split: EvalSplit) -> tuple[Tensor, Tensor]:
-    """States of all captions, padded with zeros, (M, L, W), on the device; and their lengths (M,), on the CPU."""
-    states_MLW = torch.empty(0)
-    for rows, tokens, lengths in caption_chunks(split.captions, split.alive):
-        states = heads.text_states(tokens.to(encoder.device), lengths)
-        if not len(states_MLW):  # the longest come first
-            states_MLW = states.new_zeros(len(split.captions), *states.shape[1:])
-        states_MLW[torch.from_numpy(rows).to(encoder.device), : states.shape[1]] = states
-    return states_MLW, torch.from_numpy(split.captions.lengths)
 
 
 def reranked_ranks(
@@ -243,34 +236,26 @@ def reranked_ranks(
         top: candidates of each query, at least 1; all items if there are fewer.
     """
     nearest = retrieval.retrieval_ranks(image_emb, text_emb, text_to_image)
-    owners_M = text_to_image.to(image_emb.device, torch.int64)
-    images_N = torch.arange(len(image_emb), device=image_emb.device)
-
-    def caption_score(queries_P: Tensor, items_P: Tensor) -> Tensor:
-        return score(items_P, queries_P)
-
+    images = image_emb.float(), torch.arange(len(image_emb), device=image_emb.device)
+    texts = text_emb.float(), text_to_image.to(image_emb.device, torch.int64)
     return retrieval.RetrievalRanks(
-        i2t=_rerank(image_emb, text_emb, images_N, owners_M, nearest.i2t, score, top, block),
-        t2i=_rerank(text_emb, image_emb, owners_M, images_N, nearest.t2i, caption_score, top, block),
+        i2t=_rerank(images, texts, nearest.i2t, score, top, block),
+        t2i=_rerank(texts, images, nearest.t2i, lambda texts_P, images_P: score(images_P, texts_P), top, block),
     )
 
 
 def _rerank(
-    query_emb: Tensor,
-    item_emb: Tensor,
-    image_of_query: Tensor,
-    image_of_item: Tensor,
-    nearest: Tensor,
-    score: Score,
-    top: int,
-    block: int,
+    queries: tuple[Tensor, Tensor], items: tuple[Tensor, Tensor], nearest: Tensor, score: Score, top: int, block: int
 ) -> Tensor:
-    """Ranks of one direction; ``nearest`` holds the ranks by similarity, for queries without a right candidate."""
-    queries, items, ranks = query_emb.float(), item_emb.float(), nearest.clone()
-    for start in range(0, len(queries), block):
+    """Ranks of one direction, from embeddings in fp32 and the image of each query and item.
+
+    ``nearest`` holds the ranks by similarity, for queries without a right candidate.
+    """
+    (query_QD, image_of_query), (item_ND, image_of_item), ranks = queries, items, nearest.clone()
+    for start in range(0, len(query_QD), block):
         rows = slice(start, start + block)
-        with torch.no_grad(), full_precision(queries.device):
-            values, index = (queries[rows] @ items.T).topk(min(top + 1, len(items)), dim=1)
+        with torch.no_grad(), full_precision(query_QD.device):
+            values, index = (query_QD[rows] @ item_ND.T).topk(min(top + 1, len(item_ND)), dim=1)
         candidates_QK = index[:, :top]
         right_QK = image_of_item[candidates_QK] == image_of_query[rows, None]
         # A candidate must exceed the value of the first item left out, where there is one.
@@ -279,9 +264,8 @@ def _rerank(
         numbers_QK = torch.arange(start, start + len(index), device=index.device)[:, None].expand_as(candidates_QK)
         scores_QK = score(numbers_QK.flatten(), candidates_QK.flatten()).float().view(candidates_QK.shape)
         if not bool(scores_QK.isfinite().all()):
-            raise retrieval.NonFiniteEmbeddingError(
-                f"a score is not finite among the candidates of queries {start} to {rows.stop - 1}"
-            )
+            where = f"the candidates of queries {start} to {rows.stop - 1}"
+            raise retrieval.NonFiniteEmbeddingError(f"a score is not finite among {where}")
         best_Q1 = scores_QK.masked_fill(~admitted_QK, -torch.inf).amax(dim=1, keepdim=True)
         beaten_Q = ((scores_QK >= best_Q1) & ~right_QK & inside_QK).sum(dim=1)
         ranks[rows] = torch.where(admitted_QK.any(dim=1), beaten_Q, nearest[rows])

@@ -185,12 +185,9 @@ def retrieval_metrics(
         size = images_ND.shape[0] // folds
         cuts = torch.searchsorted(owners_M, torch.arange(folds + 1, device=owners_M.device) * size).tolist()
         parts = []
-        for fold, (start, stop) in enumerate(pairwise(cuts)):
-            first = fold * size
-            ranks = _ranks(
-                images_ND[first : first + size], texts_MD[start:stop], owners_M[start:stop] - first, block_images
-            )
-            parts.append(ranks.metrics())
+        for first, (start, stop) in zip(range(0, len(images_ND), size), pairwise(cuts), strict=True):
+            images = images_ND[first : first + size]
+            parts.append(_ranks(images, texts_MD[start:stop], owners_M[start:stop] - first, block_images).metrics())
     return {name: sum(part[name] for part in parts) / folds for name in parts[0]}
 
 
@@ -269,9 +266,8 @@ def _check_numbers(name: str, emb: Tensor) -> float:
     emb = emb.float()
     bad = (~torch.isfinite(emb)).any(dim=1).nonzero().flatten()
     if bad.numel():
-        raise NonFiniteEmbeddingError(
-            f"{name} are not finite in {len(bad)} of {len(emb)} rows, the first is {int(bad[0])}"
-        )
+        where = f"in {len(bad)} of {len(emb)} rows, the first is {int(bad[0])}"
+        raise NonFiniteEmbeddingError(f"{name} are not finite {where}")
     return float(emb.abs().max())
 
 

@@ -16,17 +16,8 @@ import numpy as np
 from numpy.lib import format as npy
 from numpy.typing import NDArray
 
+from goal_sweep.goal_core.basics import files
 from goal_sweep.goal_core.basics.errors import ChangedDataError, DataError
-from goal_sweep.goal_core.basics.files import (
-    StoredArray,
-    header_of,
-    opened,
-    parquet_table,
-    pyarrow,
-    reading,
-    seems,
-    stamp_of,
-)
 from goal_sweep.goal_core.data.config import EmbeddingsConfig
 from goal_sweep.goal_core.data.dataset import SPLIT_NAMES, index_parts
 from goal_sweep.goal_core.data.formats.layout import Layout, Listing, dataset_folder, equal_counts, stamped
@@ -35,30 +26,31 @@ VECTOR_AXES: Final = ("images", "features")
 REGION_AXES: Final = ("images", "regions", "features")
 BLOCK = 256
 """Rows that are read at a time."""
+_SIDES, _NO_ARRAY = ("images", "texts"), " is not an .npy file, or is cut short"
 
 
-def row_digests(file: StoredArray) -> NDArray[np.uint8]:
+def row_digests(file: files.StoredArray) -> NDArray[np.uint8]:
     """SHA-256 of every row, (N, 32)."""
     return np.concatenate([_digests(stored_rows(file, rows)) for rows in index_parts(file.shape[0], BLOCK)])
 
 
-def stored_rows(file: StoredArray, rows: NDArray[np.int64]) -> NDArray[np.floating]:
+def stored_rows(file: files.StoredArray, rows: NDArray[np.int64]) -> NDArray[np.floating]:
     """Some rows as they are stored, (B, ..., F), read into memory of their own.
 
     A map of the file would end the process where the file was cut meanwhile.
     """
     try:
         if file.column:
-            values = _parquet(file.path, file.column, *stamp_of(file.path))[0]
+            values = _parquet(file.path, file.column, *files.stamp_of(file.path))[0]
             if values.shape != file.shape:
                 shapes = f"{values.shape}, not {file.shape}"
                 raise ChangedDataError(f"{file.path}: column {file.column!r} has the shape {shapes}")
             return values[rows]
         if file.by_columns:
-            return _by_columns(file.path, *stamp_of(file.path))[rows]
+            return _by_columns(file.path, *files.stamp_of(file.path))[rows]
         values = np.empty((len(rows), *file.shape[1:]), file.dtype)
         size = values[:1].nbytes
-        with opened(file.path) as stored:
+        with files.opened(file.path) as stored:
             for row, into in zip(rows.tolist(), values, strict=True):
                 if os.preadv(stored.fileno(), [into.data.cast("B")], file.begin + row * size) != size:
                     raise ChangedDataError(f"{file.path} is cut short: it has no row {row} any more")
@@ -67,17 +59,17 @@ def stored_rows(file: StoredArray, rows: NDArray[np.int64]) -> NDArray[np.floati
     return values
 
 
-def parquet_vectors(path: Path, column: str) -> tuple[StoredArray, NDArray[np.int64] | None]:
+def parquet_vectors(path: Path, column: str) -> tuple[files.StoredArray, NDArray[np.int64] | None]:
     """The vectors in a column of a Parquet file, one after the other; and how many each row has where it has a list."""
-    values, counts = _parquet(str(path), column, *stamp_of(str(path)))
-    array = StoredArray(path=str(path), shape=values.shape, dtype=values.dtype.str, begin=0, column=column)
+    values, counts = _parquet(str(path), column, *files.stamp_of(str(path)))
+    array = files.StoredArray(path=str(path), shape=values.shape, dtype=values.dtype.str, begin=0, column=column)
     return checked(array, f"{path}: column {column!r}", ("vectors", "numbers")), counts
 
 
 @lru_cache(maxsize=8)
 def _parquet(path: str, column: str, *stamp: int) -> tuple[NDArray[np.floating], NDArray[np.int64] | None]:
     """All vectors of a column, kept in memory: a Parquet file cannot be read row by row."""
-    compute, parquet, types = (pyarrow(name) for name in ("compute", "parquet", "types"))
+    compute, parquet, types = (files.pyarrow(name) for name in ("compute", "parquet", "types"))
 
     def lengths(lists: Any) -> NDArray[np.int64]:
         if lists.null_count:
@@ -85,10 +77,10 @@ def _parquet(path: str, column: str, *stamp: int) -> tuple[NDArray[np.floating],
         return np.asarray(compute.list_value_length(lists))
 
     says = f"{path}: column {column!r} must hold vectors of equally many numbers"
-    with opened(path) as file, reading(says, ChangedDataError):
+    with files.opened(path) as file, files.reading(says, ChangedDataError):
         if column not in (names := parquet.read_schema(file).names):
             raise DataError(f"{path} has no column {column!r}; it has {', '.join(names)}")
-        found, counts = parquet_table(file, columns=[column]).column(column), None
+        found, counts = files.parquet_table(file, columns=[column]).column(column), None
         found.validate(full=True)
         if types.is_nested(found.type.value_type):
             counts, found = lengths(found), compute.list_flatten(found)
@@ -102,7 +94,7 @@ def _parquet(path: str, column: str, *stamp: int) -> tuple[NDArray[np.floating],
 @lru_cache(maxsize=8)
 def _by_columns(path: str, *stamp: int) -> NDArray[np.floating]:
     """An array that is stored column by column, kept in memory row by row."""
-    with opened(path) as file, reading(f"{path} is cut short", ChangedDataError):
+    with files.opened(path) as file, files.reading(f"{path} is cut short", ChangedDataError):
         return np.ascontiguousarray(npy.read_array(file, allow_pickle=False))
 
 
@@ -115,7 +107,7 @@ def _digests(values: NDArray[np.floating]) -> NDArray[np.uint8]:
 class FeatureRows:
     """Reads images' features from a file; a :class:`~goal_core.data.dataset.RegionReader`."""
 
-    file: StoredArray
+    file: files.StoredArray
     ids: Sequence[str]
     """Ids of the images."""
     repeated: NDArray[np.int64] | None
@@ -137,9 +129,8 @@ class FeatureRows:
         same = (_digests(stored) == self.digests[indices]).all(axis=1)
         if not same.all():
             label = self.label(int(indices[np.argmin(same)]))
-            raise ChangedDataError(
-                f"the features of {label} are not those that were indexed; if they are right now, touch the file"
-            )
+            mend = "if they are right now, touch the file"
+            raise ChangedDataError(f"the features of {label} are not those that were indexed; {mend}")
         return stored.astype(np.float32, copy=False)
 
     def fresh(self, indices: Sequence[int]) -> tuple[bytes, list[list[int]], list[str], list[tuple[str, str]]]:
@@ -154,11 +145,8 @@ class FeatureRows:
         if len(self.shape) == 1:
             what = "features"
             wrong["all 0, so they have no direction"] = ~flat.any(axis=1)
-        problems = [
-            f"{what} of {self.label(indices[row])} are {how}"
-            for how, rows in wrong.items()
-            for row in np.flatnonzero(rows).tolist()
-        ]
+        found = ((row, how) for how, rows in wrong.items() for row in np.flatnonzero(rows).tolist())
+        problems = [f"{what} of {self.label(indices[row])} are {how}" for row, how in found]
         return _digests(values).tobytes(), [], problems, []
 
     def label(self, index: int) -> str:
@@ -169,13 +157,13 @@ class FeatureRows:
         return indices if self.repeated is None else self.repeated[indices]
 
 
-def read_region_header(path: Path, axes: tuple[str, ...], kinds: str = "f") -> StoredArray:
+def read_region_header(path: Path, axes: tuple[str, ...], kinds: str = "f") -> files.StoredArray:
     """Read the header of an `.npy` file, and check that all of its data is there, with such numbers and axes."""
-    with opened(path) as file, reading(f"{path}{seems(path) or ' is not an .npy file, or is cut short'}"):
+    with files.opened(path) as file, files.reading(f"{path}{files.seems(path) or _NO_ARRAY}"):
         is_first = npy.read_magic(file) == (1, 0)
         shape, by_columns, dtype = (npy.read_array_header_1_0 if is_first else npy.read_array_header_2_0)(file)
-        begin, (size, *_) = file.tell(), stamp_of(file.fileno())
-    array = StoredArray(path=str(path), shape=shape, dtype=dtype.str, begin=begin, by_columns=by_columns)
+        begin, (size, *_) = file.tell(), files.stamp_of(file.fileno())
+    array = files.StoredArray(path=str(path), shape=shape, dtype=dtype.str, begin=begin, by_columns=by_columns)
     checked(array, path, axes, kinds)
     if size != (right := begin + math.prod(shape) * dtype.itemsize):
         how = "cut short" if size < right else "longer than its header says"
@@ -183,7 +171,7 @@ def read_region_header(path: Path, axes: tuple[str, ...], kinds: str = "f") -> S
     return array
 
 
-def checked(array: StoredArray, where: object, axes: tuple[str, ...], kinds: str = "f") -> StoredArray:
+def checked(array: files.StoredArray, where: object, axes: tuple[str, ...], kinds: str = "f") -> files.StoredArray:
     """An array that has such numbers and axes; a `DataError` says where one has not."""
     dtype = np.dtype(array.dtype)
     if dtype.kind not in kinds or dtype.itemsize > 8:
@@ -198,11 +186,8 @@ def embeddings(config: EmbeddingsConfig) -> Layout:
     """Read the headers of the vectors' files, and which text belongs to which image."""
     root = dataset_folder(config.root)
     ends = ("_images.npy", "_texts.npy", "_owners.npy", ".safetensors", ".parquet")
-    return Layout(
-        root=root,
-        files=stamped(root, (root / f"{split}{end}" for split in SPLIT_NAMES for end in ends)),
-        splits={split: partial(_split, root, split) for split in SPLIT_NAMES},
-    )
+    stamps = stamped(root, (root / f"{split}{end}" for split in SPLIT_NAMES for end in ends))
+    return Layout(root=root, files=stamps, splits={split: partial(_split, root, split) for split in SPLIT_NAMES})
 
 
 def _split(root: Path, split: str) -> Listing:
@@ -216,9 +201,7 @@ def _split(root: Path, split: str) -> Listing:
     elif whole.exists():
         images, texts, owners = _whole(whole)
     else:
-        images, texts = (
-            read_region_header(root / f"{split}_{part}.npy", (part, "numbers")) for part in ("images", "texts")
-        )
+        images, texts = (read_region_header(root / f"{split}_{side}.npy", (side, "numbers")) for side in _SIDES)
         owners = read_region_header(own, ("texts",), "iu") if own.exists() else None
     at = f"{root}, {split}"
     counts = _counts(owners, images.shape[0], texts.shape[0], at) if each is None else each.tolist()
@@ -226,7 +209,7 @@ def _split(root: Path, split: str) -> Listing:
     return Listing(names=[str(image) for image in range(len(counts))], captions=captions, features=images, texts=texts)
 
 
-def _counts(owners: StoredArray | None, num_images: int, num_texts: int, where: str) -> list[int]:
+def _counts(owners: files.StoredArray | None, num_images: int, num_texts: int, where: str) -> list[int]:
     """How many texts each image has."""
     if owners is None:
         return equal_counts(num_texts, num_images, where, "give owners")
@@ -238,12 +221,12 @@ def _counts(owners: StoredArray | None, num_images: int, num_texts: int, where: 
     return [int(count) for count in np.bincount(numbers.astype(np.int64), minlength=num_images)]
 
 
-def _whole(path: Path) -> tuple[StoredArray, StoredArray, StoredArray | None]:
+def _whole(path: Path) -> tuple[files.StoredArray, files.StoredArray, files.StoredArray | None]:
     """The vectors of images and texts in a safetensors file, and the owners of the texts, if it has them."""
-    with opened(path) as file, reading(f"cannot read {path}"):
-        places, _ = header_of(file)
-    if missing := [name for name in ("images", "texts") if name not in places]:
+    with files.opened(path) as file, files.reading(f"cannot read {path}"):
+        places, _ = files.header_of(file)
+    if missing := [side for side in _SIDES if side not in places]:
         raise DataError(f"{path} has no {missing[0]}; it holds {', '.join(places)}")
-    images, texts = (checked(places[name], f"{path}: {name}", (name, "numbers")) for name in ("images", "texts"))
+    images, texts = (checked(places[side], f"{path}: {side}", (side, "numbers")) for side in _SIDES)
     owners = places.get("owners")
     return images, texts, owners and checked(owners, f"{path}: owners", ("texts",), "iu")

@@ -251,8 +251,8 @@ VERSION = 8
 """Raise it whenever the same files would give another index."""
 _NOT_READ = ("name", "image", "min_word_count")
 """Settings on which no file of a dataset is read in another way."""
-_OF_CONTENT = ("captions.text", "captions.ends", "owners", "digests", "text_digests")
-"""The columns of a split that a model can see anything of; the others say where its files are."""
+_OF_CONTENT = ("captions.text", "captions.ends", "owners", "digests", "text_digests", "text", "ends")
+"""The columns that a model can see anything of, the last two of the corpus; the others say where files are."""
 
 _NOTHING = np.zeros((0, 32), np.uint8)
 
@@ -283,11 +283,7 @@ class Index:
         """SHA-256 of everything that a model can see of the data: the images' bytes, the captions, and their order."""
         if "digest" in self.about:  # of an index that was kept
             return str(self.about["digest"])
-        seen = {
-            name: column
-            for name, column in self.columns.items()
-            if name.startswith("corpus.") or name.partition(".")[2] in _OF_CONTENT
-        }
+        seen = {name: column for name, column in self.columns.items() if name.partition(".")[2] in _OF_CONTENT}
         files = self.about["features"] | {f"{name} texts": file for name, file in self.about["texts"].items()}
         return key_of([digest_of(seen), {name: [file["shape"][1:], file["dtype"]] for name, file in files.items()}])
 

@@ -101,10 +101,9 @@ def check_links(root: Path, paths: Iterable[str]) -> None:
         real = Path(os.path.realpath(path))
         is_below = Path(os.path.abspath(path)).is_relative_to(os.path.abspath(root))
         if is_below and not any(real.is_relative_to(folder) for folder in allowed):
-            raise DataError(
-                f"{path} is a link to {real}, outside the folder of the dataset; if you trust it, add "
-                f"{real if real.is_dir() else real.parent} to the environment variable {LINKED_DATA}"
-            )
+            folder = real if real.is_dir() else real.parent
+            mend = f"if you trust it, add {folder} to the environment variable {LINKED_DATA}"
+            raise DataError(f"{path} is a link to {real}, outside the folder of the dataset; {mend}")
 
 
 def check_backslashes(root: Path, parents: Sequence[str], pictures: Collection[str]) -> None:
@@ -200,7 +199,8 @@ def drawn_splits(keys: Collection[str], val_share: float, test_share: float) -> 
     images the shares are exact, at least one image each; of many they are so within chance, and an image keeps its
     split when others come.
     """
-    names = {key: _name(key) for key in keys}
+    paths = {key: PurePosixPath(key) for key in keys}
+    names = {key: path.stem if path.suffix.lower() in USUAL else path.name for key, path in paths.items()}
     if len(set(names.values())) < len(names):
         names = {key: key for key in keys}
     place: dict[str, float] = {
@@ -212,13 +212,7 @@ def drawn_splits(keys: Collection[str], val_share: float, test_share: float) -> 
         test, val = (float(max(round(share * len(place)), share > 0)) for share in (test_share, val_share))
     else:
         test, val = test_share, val_share
-    edges = test, test + val
-    return {key: "test" if at < edges[0] else "val" if at < edges[1] else "train" for key, at in place.items()}
-
-
-def _name(key: str) -> str:
-    path = PurePosixPath(key)
-    return path.stem if path.suffix.lower() in USUAL else path.name
+    return {key: "test" if at < test else "val" if at < test + val else "train" for key, at in place.items()}
 
 
 def captions_in(value: object, where: str) -> list[str]:

@@ -93,10 +93,8 @@ def _recognised(
             lines.append(f"{len(lost):,} text files without a picture are not used, such as {lost[0]}")
         says = "folder of pictures with a text file beside each"
         return says, [*folders, *texts], _beside(path, pictures, texts)
-    raise DataError(
-        f"{path} is no table (.csv, .tsv, .parquet), no shard (.tar), and no folder with shards, a Hugging "
-        f"Face dataset (state.json) or pictures ({', '.join(layout.PICTURES)})"
-    )
+    folder = f"shards, a Hugging Face dataset (state.json) or pictures ({', '.join(layout.PICTURES)})"
+    raise DataError(f"{path} is no table (.csv, .tsv, .parquet), no shard (.tar), and no folder with {folder}")
 
 
 def _below(root: Path) -> tuple[list[Path], list[Path]]:
@@ -117,9 +115,8 @@ def _arrow_files(state: Path) -> list[Path]:
     if isinstance(stored, dict) and any(stored.get(f"_indices{part}_files") for part in ("", "_data")):
         raise DataError(f"{state} selects rows by _indices_files; save the dataset anew, after its flatten_indices()")
     with reading(f"{state} has no list _data_files, as the library datasets writes it"):
-        return [
-            state.parent / layout.image_path(one["filename"], f"{state}: filename") for one in stored["_data_files"]
-        ]
+        names = [layout.image_path(one["filename"], f"{state}: filename") for one in stored["_data_files"]]
+        return [state.parent / name for name in names]
 
 
 def _rows_of(importer: str, path: Path) -> Iterator[Row]:
@@ -216,12 +213,10 @@ def _shards(root: Path, shards: Sequence[Path], column: str) -> Iterator[Row]:
                     samples[f"{folder}/{file.partition('.')[0]}".lstrip("/")].append(member)
             content.seek(shard.offset)  # tarfile stops there without a word: at damage, too, or before another tar file
             if len(end := content.read(1 << 16)) < 1024 or any(end):  # POSIX demands two blocks of zeros
-                raise DataError(
-                    f"{path} is cut, or goes on after its end; if all is there, `truncate -s +1024` ends it"
-                )
+                mend = "if all is there, `truncate -s +1024` ends it"
+                raise DataError(f"{path} is cut, or goes on after its end; {mend}")
             for key, members in samples.items():
-                row = _sample(shard, f"{name}/{key}", name, members, column)
-                yield row._replace(split=split)
+                yield _sample(shard, f"{name}/{key}", name, members, column)._replace(split=split)
 
 
 def _sample(shard: tarfile.TarFile, key: str, name: str, members: Sequence[tarfile.TarInfo], column: str) -> Row:
@@ -236,10 +231,8 @@ def _sample(shard: tarfile.TarFile, key: str, name: str, members: Sequence[tarfi
     for _, equals in groupby(sorted(held, key=_rank), key=_rank):
         found = [(one.name, own) for one in equals if (own := _captions_of(shard, one, name, column))]
         if len(found) > 1:
-            raise DataError(
-                f"{key}: {found[0][0]} and {found[1][0]} both hold its captions; keep one, name it KEY.txt, or name "
-                "the key of KEY.json that counts: data.caption_column"
-            )
+            mend = "keep one, name it KEY.txt, or name the key of KEY.json that counts: data.caption_column"
+            raise DataError(f"{key}: {found[0][0]} and {found[1][0]} both hold its captions; {mend}")
         if found:
             captions = found[0][1]
             break
@@ -299,10 +292,8 @@ def karpathy(config: KarpathyConfig) -> layout.Layout:
     stored = json_in(content_of(path), path)
     images = stored.get("images") if isinstance(stored, dict) else None
     if isinstance(stored, dict) and "annotations" in stored and not (images and "sentences" in images[0]):
-        raise DataError(
-            f"{path} holds COCO's own captions, without splits; use Karpathy's dataset_coco.json, or write a table of "
-            "file_name and caption for format: source"
-        )
+        use = "Karpathy's dataset_coco.json, or write a table of file_name and caption for format: source"
+        raise DataError(f"{path} holds COCO's own captions, without splits; use {use}")
     if not isinstance(images, list):
         raise DataError(f"{path} must be an object with a list 'images', the layout of Karpathy's dataset_*.json")
     rows = [_karpathy_row(item, number, at) for number, (item, at) in enumerate(_objects(images, f"{path}: images"))]

@@ -182,10 +182,9 @@ def _parquet(path: Path, config: SourceConfig, said: list[str]) -> Iterator[Row]
     image = column_of(config, "image", table.column_names, path)
     types, kind = pyarrow("types"), table.schema.field(image).type
     if types.is_nested(kind) or types.is_binary(kind) or types.is_large_binary(kind):
-        raise DataError(
-            f"{path}: column {image} holds {kind}, not the paths of files; images inside are read from the folder that "
-            f"datasets.Dataset.from_parquet({path.name!r}).save_to_disk(FOLDER) writes"
-        )
+        where = f"the folder that datasets.Dataset.from_parquet({path.name!r}).save_to_disk(FOLDER) writes"
+        says = f"column {image} holds {kind}, not the paths of files; images inside are read from {where}"
+        raise DataError(f"{path}: {says}")
     yield from _table(records, table.column_names, path, config, said)
 
 

@@ -151,16 +151,12 @@ def _first_rows(file: StoredArray, counts: Sequence[int], caps: Path) -> Sequenc
     if num_rows == len(counts):
         return ()
     if num_rows != sum(counts):
-        raise DataError(
-            f"{file.path} has {num_rows} rows, but must have one for each of the {len(counts)} images or for each of "
-            f"the {sum(counts)} captions in {caps}"
-        )
+        must = f"one for each of the {len(counts)} images or for each of the {sum(counts)} captions in {caps}"
+        raise DataError(f"{file.path} has {num_rows} rows, but must have {must}")
     rows, starts = row_digests(file), np.cumsum([0, *counts[:-1]])
     odd = (rows != rows[np.repeat(starts, counts)]).any(axis=1)
     if odd.any():
         image = int(np.searchsorted(starts, np.argmax(odd), side="right")) - 1
-        raise DataError(
-            f"rows {starts[image]} to {starts[image] + counts[image] - 1} of {file.path} belong to the "
-            f"{counts[image]} captions of one image, but are not equal"
-        )
+        own = f"the {counts[image]} captions of one image, but are not equal"
+        raise DataError(f"rows {starts[image]} to {starts[image] + counts[image] - 1} of {file.path} belong to {own}")
     return tuple(starts.tolist())

@@ -47,17 +47,18 @@ class PairAugment:
 
     def caption_ids(self, epoch: int, caption: int, words: Sequence[Sequence[int]]) -> list[int]:
         """Ids of an augmented caption, whose words are given as pieces; `[CLS]` and `[SEP]` included."""
+        mask, first, last = map(self.wordpieces.pieces.index, ("[MASK]", "[CLS]", "[SEP]"))
         draws = _uniform(2 * len(words), self.seed, "words", epoch, caption)
         fresh = iter(_uniform(sum(map(len, words)), self.seed, "pieces", epoch, caption))
-        ids: list[int] = []
+        ids = [first]
         for word, drawn, kind in zip(words, draws[: len(words)], draws[len(words) :], strict=True):
             if drawn >= self.rate:
                 ids += word
             elif kind < MASKED:
-                ids += [self.wordpieces.mask_id] * len(word)
+                ids += [mask] * len(word)
             elif kind < REPLACED:
                 ids += [int(next(fresh) * len(self.wordpieces)) for _ in word]
-        return self.wordpieces.wrap(ids)
+        return [*ids, last]
 
     def captions(
         self, epoch: int, captions: NDArray[np.int64], ids_of: Callable[[int], list[int]]
