@@ -144,8 +144,8 @@ def _arrow_table(path: Path) -> tuple[Any, Any]:
     return stored, table
 
 
-def _arrow_split(files: Sequence[Path], config: SourceConfig, said: list[str]) -> str:
-    """The column that holds the splits; empty where folders tell them, or nothing does."""
+def _arrow_split(files: Sequence[Path], config: SourceConfig, said: list[str]) -> str | None:
+    """The column that holds the splits; None where folders tell them, or nothing does."""
     values = defaultdict[str, set[Any]](set)
     for path in files if len({path.parent for path in files}) == 1 else ():
         _, table = _arrow_table(path)
@@ -153,21 +153,22 @@ def _arrow_split(files: Sequence[Path], config: SourceConfig, said: list[str]) -
             is_text = column.type in ("string", "large_string")
             values[name].update(column.unique().to_pylist() if is_text else [None])
         if not any(all(map(layout.split_of, own)) for own in values.values()):
-            return ""
-    return split_like(config, values, files[0].parent, said) if values else ""
+            return None
+    return split_like(config, values, files[0].parent, said) if values else None
 
 
 def _arrow(root: Path, files: Sequence[Path], config: SourceConfig, said: list[str]) -> Iterator[Row]:
     """The rows of Arrow files that `datasets` wrote; the bytes of their images stay where they are."""
     own_split = _arrow_split(files, config, said)
+    by_folder = len({layout.split_of(path.parent.name) for path in files} - {""}) > 1
     for path in files:
         stored, table = _arrow_table(path)
-        said += also_named(config, table.column_names) if path == files[0] else []
+        said += also_named(config, _first_texts(table)) if path == files[0] else []
         image, *kinds = [column_of(config, kind, table.column_names, path) for kind in ("image", "caption", "split")]
-        kinds[1] = kinds[1] or own_split
+        kinds[1] = own_split if kinds[1] is None else kinds[1]
         part = path.parent.name if path.parent != root else ""
         with reading(f"{path} is not an Arrow file of the library datasets"):
-            columns = [table.column(name).to_pylist() if name else [part] * len(table) for name in kinds]
+            columns = [table.column(name).to_pylist() if name is not None else [part] * len(table) for name in kinds]
             contents = list(_contents(table.column(image), f"{path}: column {image}"))
         file, called = path.relative_to(root).as_posix(), (image, kinds[0], kinds[1] or "folder")
         for number, ((content, name), captions, split) in enumerate(zip(contents, *columns, strict=True)):
@@ -179,8 +180,20 @@ def _arrow(root: Path, files: Sequence[Path], config: SourceConfig, said: list[s
             span = (content.address - stored.address, content.size)
             if not 0 <= span[0] <= stored.size - span[1]:
                 raise DataError(f"{at}{image} is compressed, so it cannot be read in place")
+            if by_folder and split and not config.split_column and layout.split_of(split) != layout.split_of(part):
+                mend = f"remove the column, or let it count: data.split_column={kinds[1]}"
+                raise DataError(f"{at}{kinds[1]} is {split!r:.80}, but its folder is {part}; {mend}")
             row = Row(file, listed_captions(captions, f"{at}{kinds[0]}"), split, span, f"{file}/{number}/{name}")
             yield layout.checked(row, at, called)
+
+
+def _first_texts(table: Any) -> dict[str, list[Any]]:
+    """Some cells of each column of texts or lists of them; none of others, which may be pictures."""
+    kinds = ("string", "large_string")
+    return {
+        one.name: column.slice(0, 100).to_pylist() if getattr(one.type, "value_type", one.type) in kinds else []
+        for one, column in zip(table.schema, table.columns, strict=True)
+    }
 
 
 def _contents(column: Any, where: str) -> Iterator[tuple[Any, str | None]]:
