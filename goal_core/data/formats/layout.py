@@ -20,7 +20,7 @@ from goal_sweep.goal_core.data.text import is_seen
 
 SHIPPED_FOLDER = Path(__file__).parents[1] / "shipped"
 SPLIT_OF = {
-    **{"train": "train", "restval": "train", "test": "test"},
+    **{"train": "train", "training": "train", "restval": "train", "test": "test", "testing": "test"},
     **{"val": "val", "validation": "val", "valid": "val", "dev": "val"},
 }
 """The split for each name of one; `restval`, the rest of COCO's val2014, is trained on."""
@@ -229,6 +229,8 @@ def captions_in(value: object, where: str) -> list[str]:
         if not is_text(text) or not is_seen(text):
             at = f"{where}[{number}]" if several is value else where
             raise DataError(f"{at} must be a caption in UTF-8 with something to see, got {one!r:.80}")
+        if "\0" in text:
+            raise DataError(f"{where} holds NUL characters, as UTF-16 read as UTF-8 does: {text!r:.80}")
         found.append(text)
     return found
 

@@ -28,9 +28,9 @@ from goal_sweep.goal_core.data.formats import layout
 from goal_sweep.goal_core.data.formats.tables import (
     LINES,
     TABLES,
-    USUAL_NAMES,
     also_named,
     column_of,
+    found,
     listed_captions,
     split_like,
 )
@@ -79,7 +79,7 @@ def _recognised(
     if shards and (captions := {*texts} & {*files}):
         raise DataError(f"{shards[0]} is a shard, {min(captions)} the captions of a picture; move one away")
     if shards:
-        return f"WebDataset shards: {len(shards)}", [*folders, *shards], _shards(root, shards, config.caption_column)
+        return f"WebDataset shards: {len(shards)}", [*folders, *shards], _shards(root, shards, config, lines)
     if read := TABLES.get(path.suffix.lower() * (not folders)):
         return f"table {path.name}", files, read(path, config, lines)
     if folders and (tables := [one for one in files if one.suffix.lower() in TABLES]) and not {*texts} & {*files}:
@@ -212,7 +212,7 @@ def _contents(column: Any, where: str) -> Iterator[tuple[Any, str | None]]:
             yield values.slice(start, (end - start) * is_there.as_py()), name
 
 
-def _shards(root: Path, shards: Sequence[Path], column: str) -> Iterator[Row]:
+def _shards(root: Path, shards: Sequence[Path], config: SourceConfig, said: list[str]) -> Iterator[Row]:
     """The samples of WebDataset shards: members that share a name up to the first dot."""
     for path in shards:
         name, known = path.relative_to(root).as_posix(), _OF_SPLIT.match(path.stem)
@@ -229,28 +229,39 @@ def _shards(root: Path, shards: Sequence[Path], column: str) -> Iterator[Row]:
                 mend = "if all is there, `truncate -s +1024` ends it"
                 raise DataError(f"{path} is cut, or goes on after its end; {mend}")
             for key, members in samples.items():
-                yield _sample(shard, f"{name}/{key}", name, members, column)._replace(split=split)
+                yield _sample(shard, f"{name}/{key}", name, members, config, said)._replace(split=split)
 
 
-def _sample(shard: tarfile.TarFile, key: str, name: str, members: Sequence[tarfile.TarInfo], column: str) -> Row:
+def _sample(
+    shard: tarfile.TarFile,
+    key: str,
+    name: str,
+    members: Sequence[tarfile.TarInfo],
+    config: SourceConfig,
+    said: list[str],
+) -> Row:
     """A sample's picture and captions: of `KEY.txt`, or of `KEY.json` where that has none or a column is named.
 
     Those of a member with another word in its name, as in `KEY.en.txt`, count where neither has any.
     """
+    column = config.caption_column
     images = [one for one in members if one.name.lower().endswith(layout.PICTURES)]
     images = [one for one in images if one.name.lower().endswith(layout.USUAL)] or images
+    if len(images) > 1:
+        two = f"two pictures, {images[0].name} and {images[1].name}"
+        raise DataError(f"{key} has {two}; a key ends at the first dot of a name, so write another sign there")
     held = [one for one in members if one.name.lower().endswith(".json" if column else _CAPTIONED)]
     captions: Sequence[str] = ()
     for _, equals in groupby(sorted(held, key=_rank), key=_rank):
-        found = [(one.name, own) for one in equals if (own := _captions_of(shard, one, name, column))]
-        if len(found) > 1:
+        holding = [(one.name, own) for one in equals if (own := _captions_of(shard, one, name, config, said))]
+        if len(holding) > 1:
             mend = "keep one, name it KEY.txt, or name the key of KEY.json that counts: data.caption_column"
-            raise DataError(f"{key}: {found[0][0]} and {found[1][0]} both hold its captions; {mend}")
-        if found:
-            captions = found[0][1]
+            raise DataError(f"{key}: {holding[0][0]} and {holding[1][0]} both hold its captions; {mend}")
+        if holding:
+            captions = holding[0][1]
             break
-    if len(images) != 1:
-        raise DataError(f"{key} must have one picture ({', '.join(layout.PICTURES)}), but has {len(images)}")
+    if not images:
+        raise DataError(f"{key} must have one picture ({', '.join(layout.PICTURES)}), but has none")
     if not captions:
         wanted = f"a .json with {column!r} (data.caption_column)" if column else " or ".join(_CAPTIONED)
         raise DataError(f"{key} has no caption: it needs {wanted}")
@@ -266,26 +277,37 @@ def _rank(member: tarfile.TarInfo) -> int:
     return _CAPTIONED.index(ending) if ending in _CAPTIONED else len(_CAPTIONED)
 
 
-def _captions_of(shard: tarfile.TarFile, member: tarfile.TarInfo, name: str, column: str) -> list[str]:
-    file, ending = shard.extractfile(member), "." + member.name.rpartition(".")[2].lower()
-    return _captions_in(file.read(), ending, f"{name}: {member.name}", column) if file else []
-
-
-def _captions_in(content: bytes, ending: str, where: str, column: str = "") -> list[str]:
-    """The captions of a text file, one on each line, or of an object under its column or a usual name; or none."""
-    if ending == ".txt":
-        return [line.strip() for line in LINES.split(text_in(content, where)) if line.strip()]
+def _captions_of(
+    shard: tarfile.TarFile, member: tarfile.TarInfo, name: str, config: SourceConfig, said: list[str]
+) -> list[str]:
+    """The captions of a text file, or of an object under its column or a usual name; or none."""
+    file, where = shard.extractfile(member), f"{name}: {member.name}"
+    content = file.read() if file else b""
+    if not member.name.lower().endswith(".json"):
+        return _lines_in(content, where)
     stored: Any = json_in(content, where)
-    usual = [column] if column else USUAL_NAMES["caption"]
-    names = [name for name in usual if isinstance(stored, dict) and stored.get(name) is not None]
-    return layout.captions_in(stored[names[0]], f"{where}: {names[0]}") if names else []
+    held = {key: [value] for key, value in stored.items() if value is not None} if isinstance(stored, dict) else {}
+    if not found(config, "caption", [*held]):
+        return []
+    said += [line for line in also_named(config, held) if line not in said]
+    key = column_of(config, "caption", [*held], where)
+    return layout.captions_in(listed_captions(stored[key], f"{where}: {key}"), f"{where}: {key}")
+
+
+def _lines_in(content: bytes, where: str) -> list[str]:
+    """The captions of a text file, one on each line or in a list."""
+    lines = [line.strip() for line in LINES.split(text_in(content, where)) if line.strip()]
+    if lines[:1] == ["["]:  # a list on several lines
+        lines = ["\n".join(lines)]
+    listed = ([line] if len(lines) > 1 and line[:1] not in "[({" else listed_captions(line, where) for line in lines)
+    return [caption for own in listed for caption in layout.captions_in(own, where)]
 
 
 def _beside(root: Path, pictures: Sequence[Path], texts: Sequence[Path]) -> Iterator[Row]:
     """Pictures with a text file of the same name beside each, a caption on each line; folders may name splits."""
     for path, beside in zip(pictures, texts, strict=True):
         try:
-            captions = _captions_in(content_of(beside), ".txt", str(beside))
+            captions = _lines_in(content_of(beside), str(beside))
         except MissingDataError as error:
             raise MissingDataError(f"{error}: the captions of {path.name}, one on each line") from None
         name = path.relative_to(root)
@@ -339,7 +361,8 @@ def _karpathy_row(item: dict[str, Any], number: int, at: str) -> Row:
     name, named = item.get("filename", ""), "filename"
     if item.get("filepath"):
         name, named = f"{item['filepath']}/{layout.image_path(name, f'{at}filename')}", "filepath"
-    row = Row(name, item.get("sentences", ""), layout.split_named(item.get("split"), f"{at}split"), key=str(number))
+    sentences = listed_captions(item.get("sentences", ""), f"{at}sentences")
+    row = Row(name, sentences, layout.split_named(item.get("split"), f"{at}split"), key=str(number))
     return layout.checked(row, at, (named, "sentences", "split"))
 
 
