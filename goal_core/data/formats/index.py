@@ -5,6 +5,7 @@ any moment cannot train under an id. Image files that annotations name are found
 decoded when they are needed.
 """
 
+import glob
 import hashlib
 import io
 import math
@@ -31,7 +32,7 @@ from goal_sweep.goal_core.data.config import DataConfig, ScenesConfig
 from goal_sweep.goal_core.data.dataset import COUNTED, SPLIT_NAMES, Dataset, Split, fingerprint_of, importers
 from goal_sweep.goal_core.data.formats.features import FeatureRows
 from goal_sweep.goal_core.data.formats.jpeg import is_torn
-from goal_sweep.goal_core.data.formats.layout import PICTURES, check_backslashes, check_links
+from goal_sweep.goal_core.data.formats.layout import PICTURES, check_backslashes, check_links, is_shown
 from goal_sweep.goal_core.data.formats.report import DataReport
 
 WITH_FOLDER = ("", "images")
@@ -166,9 +167,15 @@ def _files_in(root: Path, folder: str, names: Sequence[str]) -> dict[str, str]:
     if missing := [name for name in names if name not in there]:
         few = ", ".join([*missing[:3], *(["..."] if len(missing) > 3 else ())])
         name = missing[0].rpartition("/")[2]
-        there_is = {_bare(other): other for path in existing for other in sorted(os.listdir(path))}
-        near = there_is.get(_bare(name))
-        hint = f"; there is {near!r}, which differs in letters, signs or ending" if near else ""
+        there_is = {_bare(other): path / other for path in existing for other in sorted(os.listdir(path))}
+        hint, near = "", there_is.get(_bare(name))
+        if near and near.name == name:
+            hint = f"; there is {near}, while others are elsewhere; bring them together"
+        elif near:
+            hint = f"; there is {near.name!r}, which differs in letters, signs or ending"
+        elif below := sorted(one for one in root.glob(f"*/{glob.escape(missing[0])}") if is_shown(one, root)):
+            above = below[0].relative_to(root).parts[0]
+            hint = f"; there is {below[0]}: rename the folder {above} to images, or begin each path with {above}/"
         raise MissingDataError(f"{len(missing)} of {len(names)} images are missing under {root}: {few}{hint}")
     return there
 
@@ -247,7 +254,7 @@ def _eight_bits(image: Image.Image) -> NDArray[np.uint8]:
     return (values.astype(np.int64) >> 8 if top == 65535 else values * (255 if top == 1 else 1)).astype(np.uint8)
 
 
-VERSION = 8
+VERSION = 9
 """Raise it whenever the same files would give another index."""
 _NOT_READ = ("name", "image", "min_word_count")
 """Settings on which no file of a dataset is read in another way."""

@@ -27,6 +27,7 @@ from goal_sweep.goal_core.data.dataset import Row, importers
 from goal_sweep.goal_core.data.formats import layout
 from goal_sweep.goal_core.data.formats.tables import (
     LINES,
+    ROOTS,
     TABLES,
     also_named,
     column_of,
@@ -37,6 +38,12 @@ from goal_sweep.goal_core.data.formats.tables import (
 
 _COMPRESSED = (".tar.gz", ".tgz", ".tar.bz2", ".tar.xz", ".tar.zst")
 _CAPTIONED = (".txt", ".json")
+_ADVICE = {
+    ".jsonl": "pandas.read_json(FILE, lines=True).to_csv('table.csv', index=False) makes one",
+    ".json": "Karpathy's JSON is format karpathy, X-VLM's xvlm_json; of others write a table of image and caption",
+    ".xlsx": "save the sheet as CSV in UTF-8",
+    ".gz": "unpack it",
+}
 _OF_SPLIT = re.compile(f"({'|'.join(layout.SPLIT_OF)})(?![a-z])")
 """The beginning of a shard's name that says its split."""
 
@@ -80,7 +87,7 @@ def _recognised(
         raise DataError(f"{shards[0]} is a shard, {min(captions)} the captions of a picture; move one away")
     if shards:
         return f"WebDataset shards: {len(shards)}", [*folders, *shards], _shards(root, shards, config, lines)
-    if read := TABLES.get(path.suffix.lower() * (not folders)):
+    if read := ROOTS.get(path.suffix.lower() * (not folders)):
         return f"table {path.name}", files, read(path, config, lines)
     if folders and (tables := [one for one in files if one.suffix.lower() in TABLES]) and not {*texts} & {*files}:
         raise DataError(f"{path} is a folder with the table {tables[0]}; if that names the images, give its path")
@@ -94,6 +101,8 @@ def _recognised(
         says = "folder of pictures with a text file beside each"
         return says, [*folders, *texts], _beside(path, pictures, texts)
     folder = f"shards, a Hugging Face dataset (state.json) or pictures ({', '.join(layout.PICTURES)})"
+    if mend := _ADVICE.get(path.suffix.lower() * (not folders)):
+        raise DataError(f"{path} is no table (.csv, .tsv, .parquet): {mend}")
     raise DataError(f"{path} is no table (.csv, .tsv, .parquet), no shard (.tar), and no folder with {folder}")
 
 
@@ -289,7 +298,7 @@ def _captions_of(
     held = {key: [value] for key, value in stored.items() if value is not None} if isinstance(stored, dict) else {}
     if not found(config, "caption", [*held]):
         return []
-    said += [line for line in also_named(config, held) if line not in said]
+    said += also_named(config, held) if not said else []
     key = column_of(config, "caption", [*held], where)
     return layout.captions_in(listed_captions(stored[key], f"{where}: {key}"), f"{where}: {key}")
 
@@ -309,7 +318,9 @@ def _beside(root: Path, pictures: Sequence[Path], texts: Sequence[Path]) -> Iter
         try:
             captions = _lines_in(content_of(beside), str(beside))
         except MissingDataError as error:
-            raise MissingDataError(f"{error}: the captions of {path.name}, one on each line") from None
+            listed = next(iter(sorted(root.rglob("metadata.*"))), None)
+            mend = f"; of {listed} make a table of file_name, caption and split, .csv, beside {root}'s folders"
+            raise MissingDataError(f"{error}: the captions of {path.name}, one on each line{mend * bool(listed)}") from None
         name = path.relative_to(root)
         yield layout.checked(Row(name.as_posix(), captions, layout.SPLIT_OF.get(name.parts[0], "")), f"{beside}: ")
 

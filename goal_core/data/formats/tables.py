@@ -220,3 +220,5 @@ def _parquet(path: Path, config: SourceConfig, said: list[str]) -> Iterator[Row]
 
 
 TABLES = {".csv": _separated, ".tsv": _separated, ".parquet": _parquet}
+ROOTS = TABLES | {".txt": _separated}
+"""What `data.root` may name: a table, or one as Kaggle's Flickr8k has it, with the ending of a text."""
