@@ -215,13 +215,8 @@ def read_model(path: Path) -> TrainedModel:
         description, epoch = ModelDescription.from_json(state[_KEY]), int(state["epoch"])
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise WeightsError(f"{path} does not describe a model that this version knows: {error}") from error
-    return TrainedModel(
-        path=path,
-        description=description,
-        epoch=epoch,
-        heads=take_prefix("heads", tensors),
-        backbone=take_prefix("backbone", tensors),
-    )
+    heads, backbone = (take_prefix(part, tensors) for part in ("heads", "backbone"))
+    return TrainedModel(path=path, description=description, epoch=epoch, heads=heads, backbone=backbone)
 
 
 def _without_paths(value: Any) -> Any:
@@ -233,18 +228,13 @@ def _without_paths(value: Any) -> Any:
 
 
 def _data(content: Mapping[str, Any]) -> DataConfig:
-    kinds: dict[str, type[DataConfig]] = {
-        get_args(get_type_hints(kind)["format"])[0]: kind for kind in get_args(DataConfig)
-    }
-    return _settings(kinds[content["format"]], content)
+    kinds: dict[str, Any] = {get_args(get_type_hints(kind)["format"])[0]: kind for kind in get_args(DataConfig)}
+    data: DataConfig = _settings(kinds[content["format"]], content)
+    return data
 
 
 def _settings(kind: type[T], content: Mapping[str, Any]) -> T:
     """The settings that `asdict` turned into a mapping, with those inside them."""
     types = get_type_hints(kind)
-    return kind(
-        **{
-            name: _settings(types[name], value) if is_dataclass(types.get(name)) else value
-            for name, value in content.items()
-        }
-    )
+    parts = {name: _settings(types[name], own) for name, own in content.items() if is_dataclass(types.get(name))}
+    return kind(**{**content, **parts})

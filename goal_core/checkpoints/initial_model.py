@@ -1,7 +1,5 @@
 """The models that training starts from: a framework's initial weights, or those of the checkpoint `init_from`."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -54,11 +52,6 @@ class InitialModel:
             assert dataset is not None, "only a given model does without data"
             self.tokenizer = self.framework.tokenizer(model, dataset.vocabulary_captions, data.min_word_count)
 
-    @property
-    def keeps_backbone(self) -> bool:
-        """Whether checkpoints must contain even a frozen backbone, because its weights exist nowhere else."""
-        return self.model.backbone.weights == "random"
-
     def backbone(self, seed: int) -> ImageBackbone | None:
         """The image backbone; None where the data already consists of features."""
         backbone = self.framework.backbone(self.model, self._data, seed)
@@ -83,21 +76,17 @@ class InitialModel:
         return heads
 
 
-def check_captions(model: ModelConfig, data: DataConfig, dataset: Dataset) -> None:
+def check_captions(model: ModelConfig, data: DataConfig, dataset: Dataset) -> InitialModel:
     """Check that a model can read every caption of every split; a `DataError` names the first that it cannot."""
-    tokenizer = InitialModel(model, data, dataset).tokenizer
+    initial = InitialModel(model, data, dataset)
     for split in dataset.splits.values():
-        captions_of(split, tokenizer)
+        captions_of(split, initial.tokenizer)
+    return initial
 
 
 def check_initial_weights(model: ModelConfig, data: DataConfig, dataset: Dataset) -> None:
-    """Load the initial weights once and discard them, so that a mismatch shows before anything is scheduled.
-
-    Heads of one's own encode two pairs, too.
-    """
-    initial, entry = InitialModel(model, data, dataset), frameworks[model.framework]
-    for split in dataset.splits.values():
-        captions_of(split, initial.tokenizer)
+    """Load the initial weights and discard them, so that a mismatch shows early; a plugin's heads encode pairs, too."""
+    initial, entry = check_captions(model, data, dataset), frameworks[model.framework]
     backbone = initial.backbone(0)
     heads = initial.heads(backbone, 0)
     if entry.plugin:
@@ -105,11 +94,10 @@ def check_initial_weights(model: ModelConfig, data: DataConfig, dataset: Dataset
         features = torch.rand((2, 4, width) if initial.framework.cells else (2, width))
         try:
             pairs = heads.forward_pairs(features, None, torch.ones(2, 3, dtype=torch.long), torch.tensor([3, 2]))
-            lengths = [torch.linalg.vector_norm(rows.detach(), dim=1) for rows in (pairs.image_BD, pairs.text_BD)]
-            if pairs.image_BD.shape != pairs.text_BD.shape or not torch.allclose(
-                torch.stack(lengths), torch.ones(2, 2)
-            ):
-                shapes = tuple(pairs.image_BD.shape), tuple(pairs.text_BD.shape)
+            both = pairs.image_BD.detach(), pairs.text_BD.detach()
+            lengths = torch.stack([torch.linalg.vector_norm(rows, dim=1) for rows in both])
+            if both[0].shape != both[1].shape or not torch.allclose(lengths, torch.ones(2, 2)):
+                shapes = tuple(both[0].shape), tuple(both[1].shape)
                 raise ValueError(f"two pairs must give unit vectors of one width, got shapes {shapes}")
         except Exception as error:
             raise WeightsError(f"plugin {entry.plugin}: {entry.name}: {first_line(error)}") from error
@@ -120,32 +108,24 @@ def trained_encoder(
 ) -> Encoder:
     """A trained model's parts on a device; its backbone from the checkpoint, or from the weights it was frozen with."""
     model = description.model
-    with _naming(trained.path):
+    try:
         initial = InitialModel(model, description.data, dataset, given=trained)
         if not trained.backbone and model.backbone.weights != "precomputed":
             weights = initial.framework.weights_id(model)
             if weights != description.weights:
-                raise WeightsError(
-                    f"the backbone's weights have changed: {model.backbone.weights} is {weights}, "
-                    f"the cell used {description.weights}"
-                )
+                now = f"{model.backbone.weights} is {weights}, the cell used {description.weights}"
+                raise WeightsError(f"the backbone's weights have changed: {now}")
         backbone = initial.backbone(description.seed)
         heads = initial.heads(backbone, description.seed)
+    except GoalError as error:
+        if str(trained.path) in str(error):
+            raise
+        raise WeightsError(f"{trained.path}: {error}") from error
+    except Exception as error:  # what a file says may fail anywhere
+        says = f"does not describe a model that can be built: {first_line(error)}"
+        raise WeightsError(f"{trained.path} {says}") from error
     backbone = None if backbone is None else backbone.placed(device, precision=description.precision)
     return Encoder(heads=heads.to(device), backbone=backbone, precision=description.precision, device=device)
-
-
-@contextmanager
-def _naming(path: Path) -> Iterator[None]:
-    """Where what a file says is built: any error is a `WeightsError` that names the file."""
-    try:
-        yield
-    except GoalError as error:
-        if str(path) in str(error):
-            raise
-        raise WeightsError(f"{path}: {error}") from error
-    except Exception as error:
-        raise WeightsError(f"{path} does not describe a model that can be built: {first_line(error)}") from error
 
 
 def _read(model: ModelConfig) -> TrainedModel:
@@ -159,9 +139,8 @@ def _read(model: ModelConfig) -> TrainedModel:
     elif wanted.weights != "precomputed" and backbone_name(model) != backbone_name(had):
         problem = f"its backbone is {had.backbone.name}, not {wanted.name}"
     elif wanted.weights != "precomputed" and not given.backbone:
-        trained_on, own = (
-            weights.split(" ")[0] for weights in (given.description.weights, framework_of(model).weights_id(model))
-        )
+        both = given.description.weights, framework_of(model).weights_id(model)
+        trained_on, own = (weights.split(" ")[0] for weights in both)
         if trained_on != own:
             problem = f"its heads were trained on backbone weights {trained_on}, not {own}"
     if problem:

@@ -1,7 +1,4 @@
-"""Training batches from any step of any epoch.
-
-The seed and the epoch alone determine the order of the captions, so training can resume at any step.
-"""
+"""Training batches from any step of any epoch; seed and epoch alone determine the order of the captions."""
 
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass

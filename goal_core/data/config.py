@@ -1,7 +1,4 @@
-"""The `data` settings of a sweep file, one class for each format.
-
-Fields that are explained in one class mean the same in the others.
-"""
+"""The `data` settings of a sweep file, one class for each format. What one class explains means the same in all."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field

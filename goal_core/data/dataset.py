@@ -74,10 +74,7 @@ class RegionReader(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Split:
-    """Images, or their precomputed regions, and their captions, in the order of the dataset.
-
-    Images are read on demand.
-    """
+    """Images, read on demand, or their precomputed regions, and their captions, in the order of the dataset."""
 
     name: str
     """`train`, `val` or `test`."""

@@ -28,10 +28,7 @@ from goal_sweep.goal_core.data.transforms import transform_of
 
 
 def captions_of(split: Split, tokenizer: Tokenizer) -> Captions:
-    """The captions of a split: ids, or their vectors.
-
-    Ids are made once a tokenizer, and kept beside the index.
-    """
+    """The captions of a split: ids, made once a tokenizer and kept beside the index, or their vectors."""
     if split.texts is not None:
         return CaptionVectors(split.texts, split.num_captions)
     if split.cache is None:

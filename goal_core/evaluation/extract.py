@@ -55,8 +55,7 @@ def extract_features(
         raise DataError(f"{dataset.name} has precomputed features already; features are computed from images")
     net = build_backbone(backbone, image_size=image.size, seed=seed, cells=kind == "grid").placed(torch.device(device))
     with torch.inference_mode():
-        blank = torch.zeros(1, 3, image.size, image.size, dtype=torch.uint8, device=device)
-        sizes = net(blank).shape[1:]
+        sizes = net(torch.zeros(1, 3, image.size, image.size, dtype=torch.uint8, device=device)).shape[1:]
     shape = (sizes[0] if kind == "grid" else 1, sizes[-1])
     description = {
         "backbone": backbone.name,

@@ -60,10 +60,7 @@ def prepare_split(
 def caption_chunks(
     captions: Captions, alive: Callable[[], None] = lambda: None
 ) -> Iterator[tuple[NDArray[np.int64], Tensor, Tensor]]:
-    """Caption numbers, their padded tokens (C, L) and their lengths (C,), chunk by chunk.
-
-    The longest come first, so that a chunk needs little padding.
-    """
+    """Caption numbers, padded tokens (C, L) and lengths (C,), in chunks, the longest first, which saves padding."""
     order = np.argsort(-captions.lengths, kind="stable")
     for part in index_parts(len(order), TEXT_CHUNK):
         alive()
@@ -219,8 +216,6 @@ def _rerank_split(encoder: Encoder, split: EvalSplit) -> tuple[Embedded, retriev
 
         ranks = reranked_ranks(image_ND, text_MD, split.caption_image, score, heads.rerank_top)
     return (image_ND, text_MD), ranks
-
-
 
 
 def reranked_ranks(

@@ -18,7 +18,7 @@ from goal_sweep.goal_core.basics.errors import ConfigError, DataError, warn
 from goal_sweep.goal_core.basics.registry import run_plugins
 from goal_sweep.goal_core.checkpoints.file import ModelDescription, TrainedModel, flat, read_model, write_model
 from goal_sweep.goal_core.checkpoints.initial_model import trained_encoder
-from goal_sweep.goal_core.data.formats.index import decode_image, to_rgb
+from goal_sweep.goal_core.data.formats.pictures import decode_image, to_rgb
 from goal_sweep.goal_core.data.inputs import EncodedCaptions
 from goal_sweep.goal_core.data.transforms import transform_of
 from goal_sweep.goal_core.evaluation.recalls import CHUNK, embed_captions
@@ -60,7 +60,12 @@ class RetrievalModel:
     def encode_texts(self, texts: Iterable[str]) -> NDArray[np.float32]:
         """Unit vectors (M, D) float32 of sentences. Words that the vocabulary lacks count as unknown."""
         given = _several(texts)
-        return self._checked(embed_captions(self._encoder, self._captions(given)).cpu(), len(set(given)))
+        if other := [type(text).__name__ for text in given if not isinstance(text, str)]:
+            raise DataError(f"a sentence must be a text, got {other[0]}")
+        if not given:
+            raise DataError("there is no sentence to embed")
+        captions = EncodedCaptions.of(given, self.description.vocabulary)
+        return self._checked(embed_captions(self._encoder, captions).cpu(), len(set(given)))
 
     def unknown_words(self, text: str, where: str = "") -> list[str]:
         """The words of a sentence that the vocabulary lacks; a `DataError` if these are all."""
@@ -115,14 +120,6 @@ class RetrievalModel:
         tensors = flat({name: part.state_dict() for name, part in parts.items() if part is not None})
         write = partial(write_model, tensors=tensors, description=self.description, epoch=self._epoch)
         replace_with(Path(file), write)
-
-    def _captions(self, texts: Iterable[str]) -> EncodedCaptions:
-        given = _several(texts)
-        if other := [type(text).__name__ for text in given if not isinstance(text, str)]:
-            raise DataError(f"a sentence must be a text, got {other[0]}")
-        if not given:
-            raise DataError("there is no sentence to embed")
-        return EncodedCaptions.of(given, self.description.vocabulary)
 
     def prepared(self, images: Iterable[Picture]) -> torch.Tensor:
         """Pictures as the network takes them: resized, cropped or stretched, (N, 3, S, S) uint8."""

@@ -1,11 +1,8 @@
-"""Image backbones: any timm architecture, as one pooled vector per image or as the cells of its last feature map.
-
-Those of torchvision pool.
-"""
+"""Image backbones: any timm architecture, as a vector or as the cells of its last feature map; torchvision's pool."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from pickle import UnpicklingError
 from typing import Any
@@ -24,8 +21,6 @@ from goal_sweep.goal_core.models.config import BackboneConfig
 
 CLIP_MEAN, CLIP_STD = (0.48145466, 0.4578275, 0.40821073), (0.26862954, 0.26130258, 0.27577711)
 """Channel means and standard deviations of CLIP's training images (Radford et al. 2021)."""
-
-
 _IMAGENET = {"mean": (0.485, 0.456, 0.406), "std": (0.229, 0.224, 0.225)}
 
 
@@ -44,13 +39,7 @@ class ImageBackbone(nn.Module):
     std: Tensor
 
     def __init__(
-        self,
-        net: nn.Module,
-        *,
-        mean: tuple[float, ...],
-        std: tuple[float, ...],
-        cells: bool = False,
-        drops: bool = False,
+        self, net: nn.Module, *, mean: Sequence[float], std: Sequence[float], cells: bool = False, drops: bool = False
     ) -> None:
         super().__init__()
         self.net, self.cells, self._drops = net, cells, drops
@@ -129,9 +118,8 @@ def grid_features(net: nn.Module, images_B3SS: Tensor) -> Tensor:
         return features.flatten(2).transpose(1, 2)
     if features.ndim == 4 and features.shape[3] == width:
         return features.flatten(1, 2)
-    raise WeightsError(
-        f"the backbone has no feature map of width {width}: its features have shape {tuple(features.shape)}"
-    )
+    shape = tuple(features.shape)
+    raise WeightsError(f"the backbone has no feature map of width {width}: its features have shape {shape}")
 
 
 def build_backbone(
@@ -152,8 +140,10 @@ def build_backbone(
     """
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(derive_seed(seed, "backbone"))
+        net: Any
         if config.name in weights.image_backbones:
-            net = _own_network(config, image_size)
+            net = own_module(weights.image_backbones[config.name], image_size=image_size)
+            net.pretrained_cfg = {name: getattr(net, name, value) for name, value in _IMAGENET.items()}
         elif config.name.startswith(weights.TORCHVISION):
             net = _torchvision_network(config, image_size, cells)
         else:
@@ -182,12 +172,11 @@ def _timm_network(config: BackboneConfig, image_size: int, drop_path: float) -> 
     try:
         return timm.create_model(config.name, pretrained=config.weights == "timm", **options)
     except Exception as error:
+        why = f"timm cannot build {config.name!r} for {image_size} px: {first_line(error)}"
         if config.weights == "timm":
-            raise WeightsError(
-                f"timm could not provide the pretrained weights of {config.name!r} ({first_line(error)}); "
-                "set `weights` to a file's path, or connect to the network once so that timm can cache them"
-            ) from error
-        raise WeightsError(f"timm cannot build {config.name!r} for {image_size} px: {first_line(error)}") from error
+            why = f"timm could not provide the pretrained weights of {config.name!r} ({first_line(error)}); "
+            why += "set `weights` to a file's path, or connect to the network once so that timm can cache them"
+        raise WeightsError(why) from error
 
 
 def _torchvision_network(config: BackboneConfig, image_size: int, cells: bool) -> Any:
@@ -196,10 +185,8 @@ def _torchvision_network(config: BackboneConfig, image_size: int, cells: bool) -
 
     name, sizes = config.name.removeprefix(weights.TORCHVISION), {}
     if config.name not in (known := weights.torchvision_names()):
-        raise WeightsError(
-            f"unknown backbone {config.name!r}{nearest(config.name, known)}; "
-            f"`goal-sweep backbones '{weights.TORCHVISION}*'` lists all"
-        )
+        listed = f"`goal-sweep backbones '{weights.TORCHVISION}*'` lists all"
+        raise WeightsError(f"unknown backbone {config.name!r}{nearest(config.name, known)}; {listed}")
     if cells:
         raise WeightsError(f"backbone {config.name!r} gives a vector of an image, and no cells; take one of timm")
     if name.startswith("vit"):
@@ -223,12 +210,6 @@ def own_module(entry: Entry[Callable[..., nn.Module]], **sizes: int) -> nn.Modul
             raise TypeError(f"gives {type(net).__name__} with num_features {width}")
     except (Exception, SystemExit) as error:
         raise WeightsError(f"plugin {entry.plugin}: {entry.name}: {first_line(error)}") from error
-    return net
-
-
-def _own_network(config: BackboneConfig, image_size: int) -> Any:
-    net: Any = own_module(weights.image_backbones[config.name], image_size=image_size)
-    net.pretrained_cfg = {name: getattr(net, name, value) for name, value in _IMAGENET.items()}
     return net
 
 

@@ -56,9 +56,8 @@ def in_chunks(
     for start in range(0, total, size):
         chunk = Rows(start, min(start + size, total), total)
         own = [None if tensor is None else tensor[chunk.start : chunk.stop] for tensor in tensors]
-        results.append(
-            checkpoint(encode_some, chunk, tie, *own, use_reentrant=not reads_graph, preserve_rng_state=False)
-        )
+        made = checkpoint(encode_some, chunk, tie, *own, use_reentrant=not reads_graph, preserve_rng_state=False)
+        results.append(made)
     return tuple(torch.cat(column) for column in zip(*results, strict=True))
 
 

@@ -205,10 +205,8 @@ class Xvlm(Framework):
         from goal_sweep.goal_core.models.backbones import build_backbone
 
         assert data.image is not None
-        size, drop_path = data.image.size, model.xvlm.drop_path
-        return build_backbone(
-            model.backbone, image_size=size, seed=seed, cells=True, drop_path=drop_path, clip_pixels=True
-        )
+        build = partial(build_backbone, cells=True, drop_path=model.xvlm.drop_path, clip_pixels=True)
+        return build(model.backbone, image_size=data.image.size, seed=seed)
 
     def tokenizer(self, model: ModelConfig, captions: Iterable[str], min_word_count: int) -> Wordpieces:
         from goal_sweep.goal_core.data.text import Wordpieces, clean_caption
@@ -227,8 +225,7 @@ class Xvlm(Framework):
         params += bert.layers * layer + (width + inner) * dim + upper * 2 * inner * (inner + width) + 2 * inner**2
         caption = CAPTION_LENGTH * lower * layer / 1e9
         pair = upper * (CAPTION_LENGTH * (layer + 2 * inner**2) + regions * 2 * width * inner) / 1e9
-        word_width = model.bert.width * model.bert.layers
-        return HeadSize(params, width * dim / 1e9, caption, pair, regions, word_width)
+        return HeadSize(params, width * dim / 1e9, caption, pair, regions, model.bert.width * model.bert.layers)
 
 
 class _OnVectors(Framework):
@@ -272,25 +269,20 @@ class Dual(_OnVectors):
         return weights.hub_id(model.backbone.weights)
 
     def backbone(self, model: ModelConfig, data: DataConfig, seed: int) -> ImageBackbone:
+        from goal_sweep.goal_core.models.hub import build_dual, build_open_clip
+
         assert data.image is not None
-        if model.backbone.name.startswith(weights.OPEN_CLIP):
-            from goal_sweep.goal_core.models.hub import build_open_clip
-
-            return build_open_clip(model.backbone, image_size=data.image.size)
-        from goal_sweep.goal_core.models.hub import build_dual
-
-        return build_dual(model.backbone, image_size=data.image.size)
+        build = build_open_clip if model.backbone.name.startswith(weights.OPEN_CLIP) else build_dual
+        return build(model.backbone, image_size=data.image.size)
 
     def without_backbone_weights(self, model: ModelConfig) -> ModelConfig:
         return model  # which has the towers' configuration in the same place
 
     def tokenizer(self, model: ModelConfig, captions: Iterable[str], min_word_count: int) -> Tokenizer:
+        from goal_sweep.goal_core.models.hub import open_clip_tokens, subwords_of
+
         if model.backbone.name.startswith(weights.OPEN_CLIP):
-            from goal_sweep.goal_core.models.hub import open_clip_tokens
-
             return open_clip_tokens(model.backbone.name)
-        from goal_sweep.goal_core.models.hub import subwords_of
-
         return subwords_of(model.backbone.weights)
 
 

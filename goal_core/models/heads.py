@@ -112,9 +112,8 @@ class Heads(nn.Module):
         self, features: Tensor, image_lengths_B: Tensor | None, tokens_BL: Tensor, lengths_B: Tensor
     ) -> Pairs:
         """Encode a batch for a step; arguments as those of the encoders."""
-        return Pairs(
-            image_BD=self.encode_images(features, image_lengths_B), text_BD=self.encode_texts(tokens_BL, lengths_B)
-        )
+        image_BD = self.encode_images(features, image_lengths_B)
+        return Pairs(image_BD=image_BD, text_BD=self.encode_texts(tokens_BL, lengths_B))
 
     def total_loss(self, surrogate: Tensor, pairs: Pairs, ids_B: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
         """The loss of a step, given the objective's scalar, and the framework's own values to log, on the device."""
@@ -166,18 +165,13 @@ def encoder_apart(heads: nn.Module, encoder: nn.Module, lr_scale: float) -> list
     """The parameters of heads with the stage's learning rate, and those of the text encoder in them with its own."""
     inside = {id(parameter) for parameter in encoder.parameters()}
     others = tuple(parameter for parameter in heads.parameters() if id(parameter) not in inside)
-    return [
-        ParameterGroup(name="heads", parameters=others),
-        ParameterGroup(name="bert", parameters=tuple(encoder.parameters()), lr_scale=lr_scale),
-    ]
+    bert = ParameterGroup(name="bert", parameters=tuple(encoder.parameters()), lr_scale=lr_scale)
+    return [ParameterGroup(name="heads", parameters=others), bert]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Encoder:
-    """Maps images and captions into the joint space; with stacked heads, those of C cells at once.
-
-    Results of stacked heads have the cells in front.
-    """
+    """Maps images and captions into the joint space; stacked heads, those of C cells at once, put cells in front."""
 
     heads: Heads
     backbone: ImageBackbone | None

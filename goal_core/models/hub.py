@@ -75,7 +75,7 @@ def build_dual(config: BackboneConfig, *, image_size: int) -> ImageBackbone:
         raise ConfigError(f"{config.weights!r} sees images of {own} px, got {image_size}; set data.image.size: {own}")
     settings = _settings_of(config.weights, "preprocessor_config.json")
     mean, std = settings.get("image_mean", CLIP_MEAN), settings.get("image_std", CLIP_STD)
-    return ImageBackbone(Towers(model), mean=tuple(mean), std=tuple(std))
+    return ImageBackbone(Towers(model), mean=mean, std=std)
 
 
 def build_encoder(weights: str, vocab_size: int) -> nn.Module:
@@ -94,10 +94,8 @@ def build_encoder(weights: str, vocab_size: int) -> nn.Module:
             shape = word_states(encoder, torch.ones(1, 2, dtype=torch.long), torch.tensor([2])).shape
     except Exception as error:
         raise WeightsError(f"{weights!r} is a {type(encoder).__name__}, which gives no states of words") from error
-    if shape != (1, 2, states_width(encoder)):
-        raise WeightsError(
-            f"{weights!r} gives states of shape {tuple(shape)} of two words, not {states_width(encoder)} each"
-        )
+    if shape != (1, 2, width := states_width(encoder)):
+        raise WeightsError(f"{weights!r} gives states of shape {tuple(shape)} of two words, not {width} each")
     return encoder
 
 
@@ -148,13 +146,8 @@ def build_bert(config: BertConfig, *, vocab_size: int) -> nn.Module:
     from transformers import BertModel
 
     if config.weights == "random":
-        sizes = Sizes(
-            vocab_size=vocab_size,
-            hidden_size=config.width,
-            num_hidden_layers=config.layers,
-            num_attention_heads=config.heads,
-            intermediate_size=4 * config.width,
-        )
+        widths = {"hidden_size": config.width, "intermediate_size": 4 * config.width, "vocab_size": vocab_size}
+        sizes = Sizes(num_hidden_layers=config.layers, num_attention_heads=config.heads, **widths)
         fresh: nn.Module = BertModel(sizes, add_pooling_layer=False)
         return fresh
     if not is_bert(config.weights):
@@ -177,9 +170,8 @@ def split_bert(config: BertConfig, *, vocab_size: int, fusion_layer: int, image_
     text: Any = build_bert(config, vocab_size=vocab_size)
     layers = text.config.num_hidden_layers
     if not 0 < fusion_layer < layers:
-        raise ConfigError(
-            f"fusion_layer must leave at least one of BERT's {layers} layers to see the image, got {fusion_layer}"
-        )
+        must = f"leave at least one of BERT's {layers} layers to see the image"
+        raise ConfigError(f"fusion_layer must {must}, got {fusion_layer}")
     sizes = deepcopy(text.config)
     sizes.num_hidden_layers, sizes.vocab_size = layers - fusion_layer, 1  # its embeddings are discarded
     sizes.is_decoder = sizes.add_cross_attention = True
@@ -293,10 +285,8 @@ def build_open_clip(config: BackboneConfig, *, image_size: int) -> ImageBackbone
     try:
         model = _library().create_model(name, pretrained=str(path), weights_only=True)
     except Exception as error:
-        what = seems(path)
-        raise WeightsError(
-            f"{path}{what}" if what else f"open_clip cannot load {path} as {name!r}: {first_line(error)}"
-        ) from error
+        why = f"open_clip cannot load {path} as {name!r}: {first_line(error)}"
+        raise WeightsError(f"{path}{what}" if (what := seems(path)) else why) from error
     check_finite_weights(model.state_dict().items(), path)
     own = model.visual.image_size
     if (side := own if isinstance(own, int) else own[0]) != image_size:
@@ -316,9 +306,8 @@ def open_clip_tokens(name: str) -> Subwords:
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence([words, bytes_of])
     ends = {own.decoder[number]: number for number in (own.sot_token_id, own.eot_token_id)}
     first, last = ends
-    tokenizer.post_processor = tokenizers.processors.TemplateProcessing(
-        single=f"{first} $A {last}", special_tokens=list(ends.items())
-    )
+    template = tokenizers.processors.TemplateProcessing
+    tokenizer.post_processor = template(single=f"{first} $A {last}", special_tokens=list(ends.items()))
     tokenizer.enable_truncation(own.context_length)
     return Subwords(tokenizer.to_str())
 
@@ -337,7 +326,6 @@ def _known(name: str) -> str:
     if own not in (known := library.list_models()):
         raise WeightsError(f"open_clip has no model {own!r}{nearest(own, known)}")
     if library.get_model_config(own)["text_cfg"].get("hf_tokenizer_name"):
-        raise WeightsError(
-            f"{name!r} reads captions with a tokenizer of the Hugging Face hub; take the model from there"
-        )
+        reads = "reads captions with a tokenizer of the Hugging Face hub"
+        raise WeightsError(f"{name!r} {reads}; take the model from there")
     return own

@@ -45,11 +45,9 @@ class DataSize(NamedTuple):
     def of_dataset(cls, dataset: Dataset) -> DataSize:
         """Of data that is at hand."""
         splits = dataset.splits.items()
-        few = sum(split.num_captions for _, split in splits) <= _COUNTED
-        words = len(Vocabulary.build(dataset.vocabulary_captions, 1)) if few else _NUM_WORDS
-        return cls.of(
-            {name: SplitCounts(images=split.num_images, captions=split.num_captions) for name, split in splits}, words
-        )
+        counts = {name: SplitCounts(images=own.num_images, captions=own.num_captions) for name, own in splits}
+        few = sum(own.captions for own in counts.values()) <= _COUNTED
+        return cls.of(counts, len(Vocabulary.build(dataset.vocabulary_captions, 1)) if few else _NUM_WORDS)
 
 
 class HeadSize(NamedTuple):
@@ -61,8 +59,7 @@ class HeadSize(NamedTuple):
     pair_gmac: float = 0.0
     """Of one image with one caption in a cross encoder."""
     regions: int = 1
-    """Regions of an image, or cells of the grid into which a backbone divides it, as far as the heads take them apart.
-    """
+    """Regions of an image, or cells of a backbone's grid, as far as the heads take them apart."""
     word_width: int = 0
     """Numbers that all layers of a text encoder give for a word."""
 
@@ -85,9 +82,8 @@ def encoder_size(weights: str) -> tuple[BertConfig, int]:
         return next((int(stated[name]) for name in names if name in stated), default)
 
     width = first(768, "hidden_size", "dim", "d_model")
-    bert = BertConfig(
-        weights=weights, width=width, heads=1, layers=first(12, "num_hidden_layers", "n_layers", "num_layers")
-    )
+    layers = first(12, "num_hidden_layers", "n_layers", "num_layers")
+    bert = BertConfig(weights=weights, width=width, heads=1, layers=layers)
     return bert, (first(_BERT_PIECES, "vocab_size") + 512) * width
 
 

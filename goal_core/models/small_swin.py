@@ -5,17 +5,9 @@ from typing import Any
 from timm.models import build_model_with_cfg, generate_default_cfgs, register_model
 from timm.models.swin_transformer import SwinTransformer
 
-default_cfgs = generate_default_cfgs(
-    {
-        "swin_mini_patch8_window4.untrained": {
-            "input_size": (3, 64, 64),
-            "fixed_input_size": True,
-            "mean": (0.5, 0.5, 0.5),
-            "std": (0.5, 0.5, 0.5),
-            "classifier": "head.fc",
-        }
-    }
-)
+_HALF = (0.5, 0.5, 0.5)
+_CFG = {"input_size": (3, 64, 64), "fixed_input_size": True, "mean": _HALF, "std": _HALF, "classifier": "head.fc"}
+default_cfgs = generate_default_cfgs({"swin_mini_patch8_window4.untrained": _CFG})
 """Metadata that timm keeps of a model; it looks for this name in the model's module."""
 
 

@@ -39,10 +39,9 @@ def check_architecture(name: str) -> None:
     timm = timm_library()
     if not timm.is_model(name.split(".")[0]):
         known = timm.list_models()
-        raise WeightsError(
-            f"unknown timm backbone {name!r}{nearest(name, known)}; `goal-sweep backbones` lists all {len(known)}. "
-            "One of your own needs its plugin: `plugins` in a sweep, --plugin where a model is used"
-        )
+        own = "One of your own needs its plugin: `plugins` in a sweep, --plugin where a model is used"
+        listed = f"`goal-sweep backbones` lists all {len(known)}. {own}"
+        raise WeightsError(f"unknown timm backbone {name!r}{nearest(name, known)}; {listed}")
 
 
 def torchvision_names() -> list[str]:
@@ -89,17 +88,11 @@ def misfits(own: Mapping[str, Tensor], given: Mapping[str, Tensor], spare: Calla
     """
     missing = sorted(name for name in own.keys() - given.keys() if not name.endswith("num_batches_tracked"))
     unexpected = sorted(name for name in given.keys() - own.keys() if not spare(name))
-    misshapen = [
-        f"{name} is {tuple(given[name].shape)}, not {tuple(tensor.shape)}"
-        for name, tensor in own.items()
-        if name in given and given[name].shape != tensor.shape
-    ]
+    other = [name for name, tensor in own.items() if name in given and given[name].shape != tensor.shape]
+    misshapen = [f"{name} is {tuple(given[name].shape)}, not {tuple(own[name].shape)}" for name in other]
     kinds = {"missing": missing, "with the wrong shape": misshapen, "unexpected": unexpected}
-    return "; ".join(
-        f"{len(names)} {what} ({', '.join(names[:_NAMED])}{', ...' if len(names) > _NAMED else ''})"
-        for what, names in kinds.items()
-        if names
-    )
+    few = {what: ", ".join(names[:_NAMED] + ["..."] * (len(names) > _NAMED)) for what, names in kinds.items()}
+    return "; ".join(f"{len(names)} {what} ({few[what]})" for what, names in kinds.items() if names)
 
 
 def check_finite_weights(tensors: Iterable[tuple[str, Tensor]], source: object) -> None:

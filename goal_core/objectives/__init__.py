@@ -2,8 +2,7 @@
 
 A batch of N image-text pairs holds 2N triplets (anchor, positive, hardest negative). A triplet weight T(s_p, s_n) says
 how much a triplet matters, a pair weight P = (P+, P-) how hard its positive is pulled and its negative pushed:
-dL/ds_p = -T P+ and dL/ds_n = T P-. Most of the 15 products are the gradient of no function, so no loss is
-differentiated.
+dL/ds_p = -T P+ and dL/ds_n = T P-. Most of the 15 products are no function's gradient, so no loss is differentiated.
 
 Read in this order: `weights` (what a weight sees, and the science), `mining` (how a batch is searched),
 `sparse_gradient` (how a gradient of 3N numbers reaches the embeddings), `gradient_objective` (all of it together, of

@@ -118,12 +118,9 @@ class GradientObjective(Objective):
         self.margin = float(values.get("margin", MONITOR_MARGIN))
         self.check_finite, self._told = check_finite, not check_finite
         for_triplet, for_pair = triplet_weights[triplet], pair_weights[pair]
-        self.triplet_weight: partial[Tensor] = partial(
-            for_triplet.function, **{name: values[name] for name in for_triplet.parameters}
-        )
-        self.pair_weight: partial[PairWeights] = partial(
-            for_pair.function, **{name: values[name] for name in for_pair.parameters}
-        )
+        own = [{name: values[name] for name in entry.parameters} for entry in (for_triplet, for_pair)]
+        self.triplet_weight: partial[Tensor] = partial(for_triplet.function, **own[0])
+        self.pair_weight: partial[PairWeights] = partial(for_pair.function, **own[1])
 
     def __repr__(self) -> str:
         settings = "".join(f", {name}={value!r}" for name, value in self.params.items())
@@ -209,9 +206,8 @@ def check_batch(image_emb: Tensor, text_emb: Tensor, ids: Tensor | None) -> None
     """Check that two embeddings (N, D) and their ids (N,) are one batch of pairs; else a `ShapeError`."""
     shapes = f"got images {tuple(image_emb.shape)}, texts {tuple(text_emb.shape)}"
     if image_emb.ndim != 2 or image_emb.shape != text_emb.shape:
-        raise ShapeError(
-            f"embeddings must be pairs of equal shape (N, D), row i of one with row i of the other; {shapes}"
-        )
+        must = "be pairs of equal shape (N, D), row i of one with row i of the other"
+        raise ShapeError(f"embeddings must {must}; {shapes}")
     if image_emb.numel() == 0:
         raise ShapeError(f"a batch needs at least one pair and one dimension; {shapes}")
     if not (image_emb.is_floating_point() and text_emb.is_floating_point()):
@@ -237,17 +233,14 @@ class StackedObjectives(Objective):
 
     def __init__(self, objectives: Sequence[GradientObjective], *, together: bool = True) -> None:
         self._margins = torch.tensor([objective.margin for objective in objectives], dtype=torch.float64)
-        self._for_triplets = _groups(
-            [(triplet_weights[each.triplet], each.triplet_weight) for each in objectives], together
-        )
-        self._for_pairs = _groups([(pair_weights[each.pair], each.pair_weight) for each in objectives], together)
+        triplets = [(triplet_weights[each.triplet], each.triplet_weight) for each in objectives]
+        pairs = [(pair_weights[each.pair], each.pair_weight) for each in objectives]
+        self._for_triplets, self._for_pairs = _groups(triplets, together), _groups(pairs, together)
 
     def _check(self, image_emb: Tensor, text_emb: Tensor, ids: Tensor | None) -> None:
         if len(image_emb) != len(self._margins) or text_emb.shape != image_emb.shape:
-            shapes = f"images {tuple(image_emb.shape)}, texts {tuple(text_emb.shape)}"
-            raise ShapeError(
-                f"{len(self._margins)} objectives need embeddings (C, N, D) of as many cells; got {shapes}"
-            )
+            got = f"got images {tuple(image_emb.shape)}, texts {tuple(text_emb.shape)}"
+            raise ShapeError(f"{len(self._margins)} objectives need embeddings (C, N, D) of as many cells; {got}")
         check_batch(image_emb[0], text_emb[0], ids)
 
     def _weigh(self, images: Tensor, texts: Tensor, ids_N: Tensor | None) -> ObjectiveStats:

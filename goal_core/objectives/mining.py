@@ -49,8 +49,7 @@ class SimilarityBlocks:
         self.ids_N = ids_N
         self.pos_N = images_ND.new_empty(images_ND.shape[:-1])
         self.images_ND, self.texts_ND = images_ND, texts_ND
-        entries = BLOCK_ENTRIES.get(images_ND.device.type, DEFAULT_BLOCK_ENTRIES)
-        self._rows = max(1, entries // self.pos_N.numel())
+        self._rows = max(1, BLOCK_ENTRIES.get(images_ND.device.type, DEFAULT_BLOCK_ENTRIES) // self.pos_N.numel())
         self._stored: list[Tensor] | None = [] if self.pos_N.numel() * self.num_pairs <= STORED_ENTRIES else None
 
     def __iter__(self) -> Iterator[tuple[int, Tensor]]:
@@ -131,11 +130,8 @@ class BatchSets:
         """The set P of every anchor."""
         key = ("pos_set", eps, strict)
         if key not in self._made:
-            limit_A = self._neg_A + eps
-            if self._blocks.ids_N is None:
-                self._made[key] = PositiveSet(self._pos_A, limit_A, strict)
-            else:
-                self._made[key] = MaskedPositiveSet(self._pos_A, limit_A, strict, self._blocks.ids_N)
+            given, ids_N = (self._pos_A, self._neg_A + eps, strict), self._blocks.ids_N
+            self._made[key] = PositiveSet(*given) if ids_N is None else MaskedPositiveSet(*given, ids_N)
         return self._made[key]
 
     def negatives(self, *, eps: float, strict: bool) -> RelativeSet:
@@ -145,8 +141,7 @@ class BatchSets:
             blocks, hardest_A = self._blocks, self._hardest_A
             if self._cells is not None:
                 blocks, hardest_A = blocks.of(self._cells), hardest_A[self._cells]
-            limit = blocks.pos_N.amin(-1) - eps
-            self._made[key] = NegativeSet(blocks, hardest_A, self._neg_A, limit, strict)
+            self._made[key] = NegativeSet(blocks, hardest_A, self._neg_A, blocks.pos_N.amin(-1) - eps, strict)
         return self._made[key]
 
     def sizes(self) -> dict[str, Tensor]:
@@ -290,10 +285,7 @@ class NegativeSet(SummedSet):
         return total_A
 
     def _directions(self, start: int, num_rows: int) -> Iterator[tuple[int, slice, Tensor, Tensor | None]]:
-        """For images, then texts: summed dimension, anchors, index of their selected negative, is it in the block.
-
-        The last is None where all are.
-        """
+        """For images, then texts: dimension, anchors, their negatives' index, and is it in the block (None: all)."""
         rows = slice(start, start + num_rows)
         yield -1, rows, self._hardest_A[..., rows, None], None
         row_1N = self._hardest_A[..., None, self._blocks.num_pairs :]

@@ -118,6 +118,5 @@ class AttachGradient(torch.autograd.Function):
         """``upstream`` x the gradients, in the embeddings' dtypes."""
         image_emb, text_emb = ctx.saved_tensors  # which fails where they have been written to
         gradient: Gradient = ctx.gradient
-        scale = upstream.to(gradient.images.dtype)
-        d_image, d_text = gradient.both(scale)
+        d_image, d_text = gradient.both(upstream.to(gradient.images.dtype))
         return d_image.to(image_emb.dtype), d_text.to(text_emb.dtype), None, None

@@ -35,10 +35,8 @@ def describe_unsound(**embeddings: Tensor) -> str:
     off = {kind: no_unit_vectors(emb) for kind, emb in embeddings.items()}
     lengths = torch.linalg.vector_norm(torch.cat([emb[off[kind]].float() for kind, emb in embeddings.items()]), dim=1)
     worst = float(lengths[(lengths - 1).abs().argmax()])
-    return (
-        f"the embeddings of {rows(off)} are not of unit length (one is {worst:.3g} long): they are not L2-normalised, "
-        "or what is normalised overflows or is 0"
-    )
+    why = "they are not L2-normalised, or what is normalised overflows or is 0"
+    return f"the embeddings of {rows(off)} are not of unit length (one is {worst:.3g} long): {why}"
 
 
 def warn_of_lengths(image_emb: Tensor, text_emb: Tensor, consequence: str) -> None:
@@ -82,8 +80,7 @@ class ObjectiveStats:
     pair_neg: Tensor
     """P-, shape (A,)."""
     set_sizes: Mapping[str, Tensor]
-    """Members of the relative sets that the pair weight used (`pos_set`, `neg_set`), shape (A,) each; of C cells, NaN
-    where the pair weight used none."""
+    """Members of the relative sets `pos_set`, `neg_set`, shape (A,) each; NaN of a cell whose pair weight used none."""
     gradient: Gradient
     """Before any upstream factor."""
     has_weights: bool = True
@@ -132,14 +129,10 @@ class ObjectiveStats:
         They are the sums over a batch, means over the anchors with a negative, and quantiles of the similarities.
         """
         sums = {"hinge": self.hinge, "triplets": self.valid.sum(-1), "grad_norm": self.gradient.norm()}
-        weights = {"triplet_weight": self.triplet, "pos_weight": self.pair_pos, "neg_weight": self.pair_neg}
-        per_anchor = {
-            "pos_sim": self.pos,
-            "neg_sim": self.neg,
-            **(weights if self.has_weights else {}),
-            "active": (self.violations > 0).to(self.pos),
-            **self.set_sizes,
-        }
+        per_anchor = {"pos_sim": self.pos, "neg_sim": self.neg}
+        if self.has_weights:
+            per_anchor |= {"triplet_weight": self.triplet, "pos_weight": self.pair_pos, "neg_weight": self.pair_neg}
+        per_anchor |= {"active": (self.violations > 0).to(self.pos), **self.set_sizes}
         # NaN marks anchors without a negative: the means and quantiles skip it, and no shape depends on the data.
         table_KA = torch.where(self.valid, torch.stack(list(per_anchor.values())), torch.nan)
         levels = send(torch.tensor(QUANTILES, dtype=table_KA.dtype), table_KA.device)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import Any, Final, Literal
 
 from goal_sweep.goal_core.basics.errors import ConfigError, nearest
 from goal_sweep.goal_core.basics.registry import Entry
@@ -16,10 +16,6 @@ from goal_sweep.goal_core.objectives.weights import (
     parameter_problem,
     triplet_weights,
 )
-
-if TYPE_CHECKING:
-    pass
-
 
 Variant = Literal["paper", "tables", "released"]
 Overrides = Mapping[str, Mapping[str, Value]]
@@ -58,8 +54,7 @@ def accepted_parameters(pair: str, triplet: str, variant: str = "paper") -> dict
     for_triplet, for_pair = VARIANTS[variant]
     of_triplet = {**triplet_weights[triplet].parameters, **for_triplet.get(triplet, {})}
     of_pair = {**pair_weights[pair].parameters, **for_pair.get(pair, {})}
-    clashes = sorted(name for name in of_triplet.keys() & of_pair.keys() if of_triplet[name] != of_pair[name])
-    if clashes:
+    if clashes := sorted(name for name in of_triplet.keys() & of_pair.keys() if of_triplet[name] != of_pair[name]):
         raise ConfigError(f"{pair}/{triplet}: the weights have different defaults for {', '.join(clashes)}; rename one")
     return {**of_triplet, **of_pair}
 
@@ -77,8 +72,7 @@ def resolve_parameters(pair: str, triplet: str, variant: str, given: Mapping[str
             problems.append(f"{pair}/{triplet} has no parameter {name!r}{nearest(name, values)}; it has: {known}")
             continue
         owner = next(entry for entry in entries_of(pair, triplet) if name in entry.parameters)
-        problem = parameter_problem(owner.function, name, value)
-        if problem:
+        if problem := parameter_problem(owner.function, name, value):
             problems.append(problem)
     if problems:
         raise ConfigError(*problems)
@@ -104,8 +98,7 @@ BUILT_IN_LOSSES: Final[Mapping[str, frozenset[str]]] = {
     "tables": _WITHOUT_GATE,
     "released": _WITHOUT_GATE,
 }
-"""Those of the 15 that are the gradient of a loss, by variant: their work around every closed loop in the plane of
-(s_p, s_n) is zero, relative sets held fixed. A test measures it."""
+"""Those of the 15 that are the gradient of a loss, by variant, relative sets held fixed. A test measures it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -65,8 +65,7 @@ class Triplets:
     pos: Tensor
     """Similarity s_p of anchor and positive, shape (A,)."""
     neg: Tensor
-    """Similarity s_n of anchor and hardest negative, shape (A,); 0 where the anchor has no negative, and its weights
-    are then ignored."""
+    """Similarity s_n of anchor and hardest negative, shape (A,); 0, its weights ignored, where there is no negative."""
     sets: RelativeSets
     """The relative similarities, computed when a weight asks for them."""
 

@@ -59,9 +59,8 @@ def read_torch_file(path: Path) -> dict[str, Any]:
             stored = torch.load(path, map_location="cpu", weights_only=True, encoding="latin1")
     except pickle.UnpicklingError as error:
         asked = re.search(r"GLOBAL ([\w.]+)", str(error))  # of many lines, which end in bad advice
-        why = (
-            f"its pickle asks for {asked[1]}, which no such checkpoint needs" if asked else "it holds more than tensors"
-        )
+        asks = f"its pickle asks for {asked[1]}, which no such checkpoint needs" if asked else ""
+        why = asks or "it holds more than tensors"
         raise WeightsError(f"{path} is refused: {why}; nothing in it was run") from error
     except Exception as error:  # a damaged file can fail in any way inside the reader
         what = seems(path)
@@ -116,9 +115,6 @@ class _VocabularyUnpickler(pickle.Unpickler):
         raise pickle.UnpicklingError(f"it asks for {module}.{name}, which no vocabulary needs; nothing in it was run")
 
 
-_TABLE = "relative_position_bias_table"
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PublishedCheckpoint:
     """The model in a published checkpoint, its tensors renamed to ours."""
@@ -159,11 +155,9 @@ def read_published(
     layout.check(options, given, str(path))
     model = layout.model(options, given, str(path))
     framework_of(model).check(model, data)
-    rows, words = len(given[layout.words]), "word pieces" if isinstance(vocabulary, Wordpieces) else "words"
-    if len(vocabulary) != rows:
-        raise WeightsError(
-            f"the word embedding of {path} has {rows} rows, but the vocabulary has {len(vocabulary)} {words}"
-        )
+    if len(vocabulary) != (rows := len(given[layout.words])):
+        words = f"{len(vocabulary)} {'word pieces' if isinstance(vocabulary, Wordpieces) else 'words'}"
+        raise WeightsError(f"the word embedding of {path} has {rows} rows, but the vocabulary has {words}")
     if framework == "xvlm" and isinstance(vocabulary, Wordpieces):
         vocabulary = replace(vocabulary, cleans=True)
     width = given["image.fc.weight"].shape[1] if model.backbone.weights == "precomputed" else 0
@@ -171,8 +165,7 @@ def read_published(
     name_of = partial(layout.published_name, model)
     given = resized_tables(given, {name_of(name): tensor for name, tensor in shapes.items()})
     tensors, leftovers = rename_tensors(shapes, given, name_of, known_leftovers=layout.leftovers, source=str(path))
-    epoch = stored.get("epoch", 0)
-    if not isinstance(epoch, int):
+    if not isinstance(epoch := stored.get("epoch", 0), int):
         raise WeightsError(f"{path}: `epoch` must be a whole number, got {epoch!r}")
     description = ModelDescription(
         cell="published",
@@ -254,24 +247,18 @@ def resized_tables(given: Mapping[str, Tensor], wanted: Mapping[str, Tensor]) ->
 
     Source: X-VLM's published code, after BEiT: cubic splines on a grid that widens geometrically from the centre.
     """
-    return {
-        name: _resized(tensor, len(wanted[name]))
-        if name.endswith(_TABLE) and name in wanted and len(wanted[name]) != len(tensor)
-        else tensor
-        for name, tensor in given.items()
-    }
+    tables = [name for name in given.keys() & wanted.keys() if name.endswith("relative_position_bias_table")]
+    other = [name for name in tables if len(wanted[name]) != len(given[name])]
+    return {**given, **{name: _resized(given[name], len(wanted[name])) for name in other}}
 
 
 def _resized(table: Tensor, rows: int) -> Tensor:
     from scipy.interpolate import RectBivariateSpline  # needed for conversion only; training does without scipy
 
     old, new = math.isqrt(len(table)), math.isqrt(rows)
-    known = _widening(old, new)
-    sought = np.arange(-(new // 2), new // 2 + 1)
-    resized = [
-        RectBivariateSpline(known, known, bias.reshape(old, old).double().numpy(), s=0)(sought, sought)
-        for bias in table.T
-    ]
+    known, sought = _widening(old, new), np.arange(-(new // 2), new // 2 + 1)
+    grids = [bias.reshape(old, old).double().numpy() for bias in table.T]
+    resized = [RectBivariateSpline(known, known, grid, s=0)(sought, sought) for grid in grids]
     return torch.from_numpy(np.stack(resized)).flatten(1).T.to(table.dtype).contiguous()
 
 

@@ -18,25 +18,19 @@ from goal_sweep.goal_core.models import BackboneConfig, BertConfig, ModelConfig,
 
 RESNETS = {f"resnet{depth}": f"resnet{depth}.tv_in1k" for depth in (18, 34, 50, 101, 152)}
 """VSE++'s name of a backbone, and timm's; training started from torchvision's first weights."""
-
 RESNEXTS = {"wsl": "resnext101_32x8d.fb_wsl_ig1b_ft_in1k", "imagenet_resnext": "resnext101_32x8d.tv_in1k"}
 """VSE-infinity's name of a backbone, and timm's. Its others have strides and padding that no timm backbone has."""
-
 SWINS = {128: "swin_base_patch4_window12_384"}
 """timm's name of X-VLM's Swin, by the width of its first stage."""
-
 _SEQUENCES = {
     **{"conv1": "base.0", "bn1": "base.1", "layer1": "base.4", "layer2": "base.5", "layer3": "base.6"},
     "layer4": "top.0",
 }
 """The parts of a ResNet, and their names in the two sequences that VSE-infinity's code runs."""
-
 _BERT_HEAD_WIDTH = 64
 """Width of an attention head in every published BERT."""
-
 _LAYER = re.compile(r"text(?:_encoder|\.bert)\.encoder\.layer\.(\d+)\.(crossattention\.)?")
 _POSITIONS = "0, 1, 2, ..., which today's transformers computes itself"
-
 Rules = Mapping[str, str | Callable[[ModelConfig, re.Match[str]], str]]
 """Regular expressions and what replaces a match of them, applied one after the other."""
 
@@ -92,11 +86,9 @@ def _vsepp(options: Namespace, tensors: Mapping[str, Tensor], source: str) -> Mo
     if not any(name.startswith("cnn.") for name in tensors):
         raise WeightsError(f"{source} is a VSE++ model of precomputed features: it has no image network to convert")
     name = _one_of(RESNETS, getattr(options, "cnn_type", None), "image network", source)
-    return ModelConfig(
-        backbone=BackboneConfig(name=name, weights="random"),
-        text=TextConfig(word_dim=tensors["embed.weight"].shape[1]),
-        embed_dim=len(tensors["fc.weight"]),
-    )
+    backbone, embed_dim = BackboneConfig(name=name, weights="random"), len(tensors["fc.weight"])
+    text = TextConfig(word_dim=tensors["embed.weight"].shape[1])
+    return ModelConfig(backbone=backbone, text=text, embed_dim=embed_dim)
 
 
 def _vse_infty(options: Namespace, tensors: Mapping[str, Tensor], source: str) -> ModelConfig:
@@ -108,12 +100,8 @@ def _vse_infty(options: Namespace, tensors: Mapping[str, Tensor], source: str) -
         backbone = BackboneConfig(name=name, weights="random")
     else:
         raise WeightsError(f"{source} has precomp_enc_type = {kind!r}; only 'basic' and 'backbone' can be converted")
-    return ModelConfig(
-        framework="vse_infty",
-        backbone=backbone,
-        embed_dim=len(tensors["image.fc.weight"]),
-        bert=_bert(_layers(tensors), tensors[VSE_INFTY.words].shape[1]),
-    )
+    bert, embed_dim = _bert(_layers(tensors), tensors[VSE_INFTY.words].shape[1]), len(tensors["image.fc.weight"])
+    return ModelConfig(framework="vse_infty", backbone=backbone, embed_dim=embed_dim, bert=bert)
 
 
 def _xvlm(options: Namespace, tensors: Mapping[str, Tensor], source: str) -> ModelConfig:
@@ -122,13 +110,9 @@ def _xvlm(options: Namespace, tensors: Mapping[str, Tensor], source: str) -> Mod
     fused = _layers(tensors, that_see_images=True)
     if not fused:
         raise WeightsError(f"{source} is not a checkpoint of X-VLM: no layer of its BERT sees the image")
-    return ModelConfig(
-        framework="xvlm",
-        backbone=BackboneConfig(name=name, weights="random"),
-        embed_dim=len(tensors["vision_proj.weight"]),
-        bert=_bert(_layers(tensors), tensors[XVLM.words].shape[1]),
-        xvlm=XvlmConfig(fusion_layer=min(fused)),
-    )
+    backbone, xvlm = BackboneConfig(name=name, weights="random"), XvlmConfig(fusion_layer=min(fused))
+    bert, embed_dim = _bert(_layers(tensors), tensors[XVLM.words].shape[1]), len(tensors["vision_proj.weight"])
+    return ModelConfig(framework="xvlm", backbone=backbone, embed_dim=embed_dim, bert=bert, xvlm=xvlm)
 
 
 def _layers(tensors: Mapping[str, Tensor], *, that_see_images: bool = False) -> set[int]:

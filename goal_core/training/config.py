@@ -116,8 +116,7 @@ class StageConfig(InRange):
             yield "micro_batch needs bn_mode frozen_eval: legacy_quirk takes statistics of whole batches"
         if self.lr_drops and self.schedule == "linear":
             yield "lr_drops belong to schedule drops, not to linear"
-        late = [drop for drop in self.lr_drops if not 0 < drop < self.epochs]
-        if late:
+        if late := [drop for drop in self.lr_drops if not 0 < drop < self.epochs]:
             yield f"lr_drops must lie between 1 and epochs - 1 = {self.epochs - 1}, got {late}"
         if self.warmup_epochs >= self.epochs > 0:
             yield (f"warmup_epochs must leave an epoch to the objective: {self.warmup_epochs} of {self.epochs} epochs")

@@ -24,22 +24,16 @@ def below_warmup(history: Sequence[Mapping[str, Any]], warmup_epochs: int, best_
     top = max(warmup, key=lambda epoch: warmup[epoch])
     if rsum[best_epoch] >= (1 - CLEARLY) * warmup[top]:
         return ""
-    lost = 1 - rsum[best_epoch] / warmup[top]
-    return (
-        f"val rsum {rsum[best_epoch]:.1f} in its best epoch ({best_epoch}), {lost:.0%} below the {warmup[top]:.1f} of "
-        f"warm-up epoch {top}"
-    )
+    below = f"{1 - rsum[best_epoch] / warmup[top]:.0%} below the {warmup[top]:.1f} of warm-up epoch {top}"
+    return f"val rsum {rsum[best_epoch]:.1f} in its best epoch ({best_epoch}), {below}"
 
 
 def weak_objective(history: Sequence[Mapping[str, Any]], warmup_epochs: int) -> str:
     """Say in a line if there are epochs in which a training was one by matching alone."""
     ratios = {record["epoch"]: record["metrics"][RATIO] for record in history if RATIO in record["metrics"]}
     ratios = {epoch: value for epoch, value in ratios.items() if epoch > warmup_epochs}
-    weak = [epoch for epoch, value in ratios.items() if value < WEAK]
-    if not weak:
+    if not (weak := [epoch for epoch, value in ratios.items() if value < WEAK]):
         return ""
     lowest = min(ratios, key=lambda epoch: ratios[epoch])
-    return (
-        f"its gradient was below {WEAK:.0%} of that of matching in {len(weak)} of {len(ratios)} epochs "
-        f"({ratios[lowest]:.2g} of it in epoch {lowest})"
-    )
+    epochs = f"{len(weak)} of {len(ratios)} epochs ({ratios[lowest]:.2g} of it in epoch {lowest})"
+    return f"its gradient was below {WEAK:.0%} of that of matching in {epochs}"

@@ -32,10 +32,7 @@ class EpochRecord(TypedDict):
 
 
 class TrainingFiles(Protocol):
-    """The files of one training.
-
-    Every write but a log line is atomic, and refused once another process owns the training.
-    """
+    """The files of one training. Every write but a log line is atomic, and refused once another process owns it."""
 
     def path(self, name: str) -> Path:
         """A path on this machine with the content of a file; it does not exist where there is no such file."""
@@ -103,8 +100,7 @@ class TrainingPlan:
     init_key: str = ""
     """The key of the training that these weights belong to."""
     own: Mapping[str, Any] = field(default_factory=dict, hash=False)
-    """Settings of the stage that this training has otherwise than its unit, only of
-    `goal_core.training.config.OF_ONE_TRAINING`."""
+    """Settings of the stage that this training has otherwise than its unit, of `config.OF_ONE_TRAINING` only."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -176,12 +172,8 @@ class TrainingFailed:
         """The failure of a training by an exception."""
         text = " ".join(str(error).split()) or "no message"
         place = "" if isinstance(error, errors.GoalError) else f"{place_in(error)}{type(error).__name__}: "
-        return cls(
-            key=key,
-            kind=failure_kind(error),
-            reason=f"{place}{text}",
-            trace="".join(traceback.format_exception(error)),
-        )
+        trace = "".join(traceback.format_exception(error))
+        return cls(key=key, kind=failure_kind(error), reason=f"{place}{text}", trace=trace)
 
 
 def failure_kind(error: Exception) -> str:

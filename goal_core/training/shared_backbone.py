@@ -62,7 +62,6 @@ class SharedBackbone:
         """The shared frozen backbone, on the device; None where each cell has its own or the data are features."""
         if unit.stage.shares_backbone and (backbone := initial.backbone(unit.seed)) is not None:
             self.backbone = self.placed(backbone)
-
         self.image = unit.data.image
         self._train_features: Tensor | None = None
         """Of each image; or of the first view of each image, then of the second view of each, and so on."""
@@ -104,13 +103,8 @@ class SharedBackbone:
         """Put a training batch on the device, and pass its images through the frozen backbone if there is one."""
         began = time.perf_counter()
         inputs = self._inputs(batch)
-        captions = replace(
-            batch,
-            images=None,
-            regions=None,
-            tokens=send(batch.tokens, self.device),
-            image_index=send(batch.image_index, self.device),
-        )
+        tokens, index = send(batch.tokens, self.device), send(batch.image_index, self.device)
+        captions = replace(batch, images=None, regions=None, tokens=tokens, image_index=index)
         return SharedBatch(inputs=inputs, captions=captions, seconds=time.perf_counter() - began)
 
     def _inputs(self, batch: Batch) -> Tensor:
@@ -155,8 +149,7 @@ class SharedBackbone:
 
     def _pixels(self, split: Split, image: ImageConfig, views: int) -> Generator[Tensor, None, None]:
         """A whole split chunk by chunk, as evaluation sees it; or each of its views, one after the other."""
-        workers = self.unit.loader_workers
-        stored = DecodedImages(split, image, num_workers=workers, ram_limit=0, device=self.device)
+        stored = DecodedImages(split, image, num_workers=self.unit.loader_workers, ram_limit=0, device=self.device)
         with closing(stored) as images:
             if not views:
                 yield from images.chunks(CHUNK)
@@ -175,16 +168,11 @@ class SharedBackbone:
     def _cache_path(self, split: Split, backbone: ImageBackbone, views: int) -> Path | None:
         if self.unit.cache is None:
             return None
-        model = self.unit.model
+        model, initial = self.unit.model, self._initial
         what = {
             "data": self._fingerprint,
             "split": split.name,
-            "backbone": [
-                model.backbone.name,
-                self._initial.framework.weights_id(model),
-                self._initial.init_id,
-                backbone.cells,
-            ],
+            "backbone": [model.backbone.name, initial.framework.weights_id(model), initial.init_id, backbone.cells],
             "seed": self.unit.seed if views or model.backbone.weights == "random" else None,
             "computed": [self.unit.precision, kind_of(self.device), self.unit.threads, torch.__version__],
             "views": views,

@@ -30,10 +30,8 @@ class UnitSpeed:
         """Seconds of a whole unit that trains so many epochs of a stage."""
         splits = dataset.splits
         steps = num_batches(splits["train"].num_captions, stage.batch_size, stage.drop_last)
-        return (
-            epochs * (steps * self.step_s + self.epoch_s)
-            + (epochs * splits["val"].num_images + splits["test"].num_images) * self.eval_image_s
-        )
+        images = epochs * splits["val"].num_images + splits["test"].num_images
+        return epochs * (steps * self.step_s + self.epoch_s) + images * self.eval_image_s
 
 
 def measure_speed(unit: UnitPlan, dataset: Dataset, *, steps: int = 8) -> UnitSpeed:
@@ -69,8 +67,7 @@ def _beginning(dataset: Dataset, num_captions: int) -> Dataset:
     train = dataset.splits["train"]
     last = train.caption_image[min(num_captions, train.num_captions) - 1]
     sizes = {"train": int(last) + 1, "val": EVAL_IMAGES, "test": EVAL_IMAGES}
-    splits = {name: dataset.splits[name].first(sizes[name]) for name in SPLIT_NAMES}
-    return replace(dataset, splits=splits)
+    return replace(dataset, splits={name: dataset.splits[name].first(sizes[name]) for name in SPLIT_NAMES})
 
 
 class _Clock(Callback):

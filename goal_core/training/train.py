@@ -73,9 +73,8 @@ class UnitTrainer:
         self._path, self._why = choose_path(unit)
         self._stacks = Stacks(wanted=self._path == "heads", of_one=unit.device == "cpu")
         self._roster = Roster(files, callback)
-        self._validation = Validation(
-            unit, dataset, tokenizer, self._shared.split_inputs, self._roster, self._stacks, self._alive
-        )
+        inputs = self._shared.split_inputs
+        self._validation = Validation(unit, dataset, tokenizer, inputs, self._roster, self._stacks, self._alive)
 
     def train(self) -> list[TrainingDone | TrainingFailed]:
         """Train until every cell is at its end, or the callback stops. Returns how each training ended, in order."""
@@ -84,8 +83,7 @@ class UnitTrainer:
                 self._measure_scales(epoch)
                 batches = EpochBatches(self._source, self._roster, epoch)
                 for step, batch in batches:
-                    cells = self._roster.at(epoch, step)
-                    self._step(cells, self._shared.load(batch))
+                    self._step(self._roster.at(epoch, step), self._shared.load(batch))
                     self._callback.step()
                     self._stop_if_asked()
                 cells = self._roster.at(epoch, self._source.steps_per_epoch)
@@ -205,17 +203,14 @@ class UnitTrainer:
             description,
             steps_per_epoch=self._source.steps_per_epoch,
             shared=self._shared.backbone,
-            keeps_shared=initial.keeps_backbone,
+            keeps_shared=initial.model.backbone.weights == "random",
         )
         cell.in_turn = self._path == "heads"
         return cell
 
 
 def train_unit(
-    unit: UnitPlan,
-    files: Mapping[str, TrainingFiles],
-    callback: Callback | None = None,
-    dataset: Dataset | None = None,
+    unit: UnitPlan, files: Mapping[str, TrainingFiles], callback: Callback | None = None, dataset: Dataset | None = None
 ) -> list[TrainingDone | TrainingFailed]:
     """Train a unit's cells to the end of their stage, continuing from what their files already contain.
 

@@ -36,10 +36,7 @@ def row_digests(file: files.StoredArray) -> NDArray[np.uint8]:
 
 
 def stored_rows(file: files.StoredArray, rows: NDArray[np.int64]) -> NDArray[np.floating]:
-    """Some rows as they are stored, (B, ..., F), read into memory of their own.
-
-    A map of the file would end the process where the file was cut meanwhile.
-    """
+    """Some rows as they are stored, (B, ..., F), read into memory: a map would end the process if the file is cut."""
     try:
         if file.column:
             values = _parquet(file.path, file.column, *files.stamp_of(file.path))[0]

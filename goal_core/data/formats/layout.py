@@ -146,11 +146,8 @@ def listing(rows: Iterable[Row]) -> Listing:
         key = row.key or row.image
         images.setdefault(key, row)
         captions[key] += [caption.strip() for caption in row.captions]
-    return Listing(
-        names=[row.image for row in images.values()],
-        captions=list(captions.values()),
-        spans=[row.span for row in images.values() if row.span],
-    )
+    names, spans = [row.image for row in images.values()], [row.span for row in images.values() if row.span]
+    return Listing(names=names, captions=list(captions.values()), spans=spans)
 
 
 def by_split(rows: Iterable[Row]) -> dict[str, Callable[[], Listing]]:

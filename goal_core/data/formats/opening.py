@@ -21,8 +21,9 @@ from goal_sweep.goal_core.basics.files import Texts, kept_columns, stamp_of, wri
 from goal_sweep.goal_core.data.config import DataConfig, ScenesConfig
 from goal_sweep.goal_core.data.dataset import COUNTED, SPLIT_NAMES, Dataset
 from goal_sweep.goal_core.data.formats.features import embeddings
-from goal_sweep.goal_core.data.formats.index import DARK, Index, find_images, index_path
+from goal_sweep.goal_core.data.formats.index import Index, find_images, index_path
 from goal_sweep.goal_core.data.formats.layout import Layout, Listing, check_links
+from goal_sweep.goal_core.data.formats.pictures import DARK
 from goal_sweep.goal_core.data.formats.report import DataReport, Progress, SplitCounts, published_counts
 from goal_sweep.goal_core.data.formats.sources import karpathy, source, xvlm_json
 from goal_sweep.goal_core.data.formats.text_files import text_files
@@ -71,8 +72,7 @@ def open_dataset(
         known = None  # it was kept by who needed less
     if known is not None and known.is_current(thorough=renew):
         return known.dataset(config, path)
-    report = DataReport(name=config.name, raises=True, needed=needed)
-    index = _indexed(config, report, known, progress)
+    index = _indexed(config, DataReport(name=config.name, raises=True, needed=needed), known, progress)
     assert index is not None  # or it has been raised
     if path is not None:
         with suppress(OSError):  # a disk that refuses it costs only time

@@ -59,8 +59,7 @@ def source(config: SourceConfig) -> layout.Layout:
     stamps = layout.stamped(path, files)
     rows, split = layout.with_splits(given, config.val_share, config.test_share)
     said += [split] * bool(split)
-    splits = layout.by_split(rows)
-    return layout.Layout(root=root, files=stamps, splits=splits, says=says, split="; ".join(said))
+    return layout.Layout(root=root, files=stamps, splits=layout.by_split(rows), says=says, split="; ".join(said))
 
 
 def _recognised(
@@ -98,8 +97,7 @@ def _recognised(
             raise DataError(f"{one} and {owners[own]} share the captions {own}; delete or rename one")
         if lost := [one for one in files if one.suffix == ".txt" and one not in owners]:
             lines.append(f"{len(lost):,} text files without a picture are not used, such as {lost[0]}")
-        says = "folder of pictures with a text file beside each"
-        return says, [*folders, *texts], _beside(path, pictures, texts)
+        return "folder of pictures with a text file beside each", [*folders, *texts], _beside(path, pictures, texts)
     folder = f"shards, a Hugging Face dataset (state.json) or pictures ({', '.join(layout.PICTURES)})"
     if mend := _ADVICE.get(path.suffix.lower() * (not folders)):
         raise DataError(f"{path} is no table (.csv, .tsv, .parquet): {mend}")
@@ -276,8 +274,7 @@ def _sample(
         raise DataError(f"{key} has no caption: it needs {wanted}")
     if images[0].issparse():
         raise DataError(f"{key}: the picture is stored with holes, so it cannot be read in place; make the shard anew")
-    span = (images[0].offset_data, images[0].size)
-    return layout.checked(Row(name, captions, "", span, key), f"{key}: ")
+    return layout.checked(Row(name, captions, "", (images[0].offset_data, images[0].size), key), f"{key}: ")
 
 
 def _rank(member: tarfile.TarInfo) -> int:
@@ -320,7 +317,9 @@ def _beside(root: Path, pictures: Sequence[Path], texts: Sequence[Path]) -> Iter
         except MissingDataError as error:
             listed = next(iter(sorted(root.rglob("metadata.*"))), None)
             mend = f"; of {listed} make a table of file_name, caption and split, .csv, beside {root}'s folders"
-            raise MissingDataError(f"{error}: the captions of {path.name}, one on each line{mend * bool(listed)}") from None
+            raise MissingDataError(
+                f"{error}: the captions of {path.name}, one on each line{mend * bool(listed)}"
+            ) from None
         name = path.relative_to(root)
         yield layout.checked(Row(name.as_posix(), captions, layout.SPLIT_OF.get(name.parts[0], "")), f"{beside}: ")
 
@@ -382,13 +381,12 @@ def xvlm_json(config: XvlmJsonConfig) -> layout.Layout:
     root = layout.dataset_folder(config.root)
     names = {"train": config.train_files, "val": (config.val_file,), "test": (config.test_file,)}
     files = {split: [root / name for name in own] for split, own in names.items()}
+    rows = {split: chain.from_iterable(map(_xvlm_rows, own)) for split, own in files.items()}
     return layout.Layout(
         root=root / config.image_root,
         split="data.train_files names a file twice" * (len({*files["train"]}) < len(files["train"])),
         files=layout.stamped(root, chain.from_iterable(files.values())),
-        splits={
-            split: partial(layout.listing, chain.from_iterable(map(_xvlm_rows, own))) for split, own in files.items()
-        },
+        splits={split: partial(layout.listing, own) for split, own in rows.items()},
     )
 
 

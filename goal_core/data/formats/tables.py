@@ -108,7 +108,9 @@ def split_like(config: SourceConfig, values: Mapping[str, Iterable[Any]], where:
         said += [_not_taken("split", named, others)] if others and not config.split_column else []
         return named
     if len(others) > 1:
-        raise DataError(f"{where}: columns {' and '.join(map(repr, others))} name splits; choose one: data.split_column")
+        raise DataError(
+            f"{where}: columns {' and '.join(map(repr, others))} name splits; choose one: data.split_column"
+        )
     said += [f"split read from column {name!r}" for name in others]
     return others[0] if others else None
 

@@ -125,8 +125,7 @@ class GeneralizedPooling(nn.Module):
         longest = int(sizes_S[0])
         codes_NW = send(position_codes(longest, self.width), device)
         mask_SN = length_mask(sizes_S, longest, device)
-        codes_SNW = codes_NW * mask_SN[:, :, None]
-        packed = pack_padded_sequence(codes_SNW, sizes_S, batch_first=True)
+        packed = pack_padded_sequence(codes_NW * mask_SN[:, :, None], sizes_S, batch_first=True)
         states, _ = pad_packed_sequence(self.rnn(packed)[0], batch_first=True)
         both_SNW = (states[:, :, : self.width] + states[:, :, self.width :]) / 2
         scores_SN = self.score(both_SNW)[:, :, 0].masked_fill(~mask_SN, ABSENT)

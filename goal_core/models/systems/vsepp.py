@@ -90,8 +90,7 @@ class _Recurrence(torch.autograd.Function):
             carried = torch.bmm(d_hidden[:, here], weight_hh)
             torch.addcmul(carried, upstream, both[:, :, width:], out=upstream)
         d_inputs[:, :, : 2 * width] = d_hidden[:, :, : 2 * width]
-        d_weight = torch.bmm(d_hidden.mT, before)
-        return d_inputs, d_weight, d_hidden.sum(1), None
+        return d_inputs, torch.bmm(d_hidden.mT, before), d_hidden.sum(1), None
 
 
 def _steps(sizes: Sequence[int]) -> Iterator[tuple[slice, int]]:
@@ -133,8 +132,7 @@ class GruTextEncoder(nn.Module):
             states_BLD, _ = torch.gru(words_BLW, first_1BD, gru, True, 1, 0.0, False, False, True)
             last_B1D = (lengths_B - 1)[:, None, None].expand(-1, 1, states_BLD.shape[2])
             return normalize(states_BLD.gather(1, last_B1D)[:, 0], dim=-1)
-        packed = pack(self.embed(tokens_BL), lengths_B)
-        _, state_1BD = self.rnn(packed)
+        _, state_1BD = self.rnn(pack(self.embed(tokens_BL), lengths_B))
         return normalize(state_1BD[0], dim=-1)
 
 
@@ -187,10 +185,9 @@ class VectorHeads(Heads):
             raise ConfigError(f"images have {image} numbers, texts {text}; set model.embed_dim to that without a head")
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(derive_seed(seed, "init"))
-            self.image, self.text = (
-                Normalized() if kind == "none" else ImageHead(width, model.embed_dim) for kind, width in sides
-            )
-        for head in (self.image, self.text):
+            heads = [Normalized() if kind == "none" else ImageHead(width, model.embed_dim) for kind, width in sides]
+        self.image, self.text = heads
+        for head in heads:
             if model.framework == "dual" and isinstance(head, ImageHead) and head.fc.in_features == model.embed_dim:
                 nn.init.eye_(head.fc.weight)
 

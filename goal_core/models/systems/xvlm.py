@@ -46,15 +46,13 @@ class XvlmHeads(Heads):
         self._squares: dict[str, Tensor] = {}
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(derive_seed(seed, "init"))
-            self.text, self.cross = split_bert(
-                model.bert, vocab_size=vocab_size, fusion_layer=model.xvlm.fusion_layer, image_width=num_features
-            )
+            halves = partial(split_bert, fusion_layer=model.xvlm.fusion_layer, image_width=num_features)
+            self.text, self.cross = halves(model.bert, vocab_size=vocab_size)
             width: int = self.text.config.hidden_size  # type: ignore[union-attr, assignment]  # a BertModel has it
             self.vision_proj = nn.Linear(num_features, model.embed_dim)
             self.text_proj = nn.Linear(width, model.embed_dim)
-            self.itm_head = nn.Sequential(
-                nn.Linear(width, 2 * width), nn.LayerNorm(2 * width), nn.GELU(), nn.Linear(2 * width, 2)
-            )
+            inner = 2 * width
+            self.itm_head = nn.Sequential(nn.Linear(width, inner), nn.LayerNorm(inner), nn.GELU(), nn.Linear(inner, 2))
         self.register_buffer("temperature", torch.tensor(model.xvlm.temperature))
 
     def image_tokens(self, features: Tensor) -> Tensor:
@@ -177,8 +175,7 @@ def contrastive_loss(image_BD: Tensor, text_BD: Tensor, ids_B: Tensor, temperatu
     logits_BB = image_BD @ text_BD.T / temperature
     same_BB = (ids_B[:, None] == ids_B[None, :]).to(logits_BB)
     targets_BB = same_BB / same_BB.sum(dim=1, keepdim=True)
-    both = torch.stack((cross_entropy(logits_BB, targets_BB), cross_entropy(logits_BB.T, targets_BB)))
-    return both.mean()
+    return torch.stack((cross_entropy(logits_BB, targets_BB), cross_entropy(logits_BB.T, targets_BB))).mean()
 
 
 @torch.no_grad()

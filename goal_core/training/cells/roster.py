@@ -103,11 +103,7 @@ class EpochBatches:
     def __init__(self, source: BatchSource, roster: Roster, epoch: int) -> None:
         self._source, self._roster, self._epoch = source, roster, epoch
         self.waited = 0.0
-        """Seconds in which the loop waited for a batch.
-
-        That is reading, decoding and augmenting, as far as no process has done it in advance. What a batch then costs,
-        a frozen backbone included, is not waiting.
-        """
+        """Seconds of waiting for a batch to be read, decoded and augmented, as far as that is not done in advance."""
         self._passed = 0.0
 
     def __iter__(self) -> Iterator[tuple[int, Batch]]:
@@ -159,21 +155,20 @@ class Validation:
 
     def close_epoch(self, cells: Sequence[CellTrainer], waited: float) -> None:
         """Evaluate cells whose epoch has ended, record it, and save states, and weights that are the best."""
-        names = sorted({"val", self._unit.stage.select_on}) if cells else []
+        names: list[str] = sorted({"val", self._unit.stage.select_on}) if cells else []
         embedded = {name: self._stacks.embed(cells, self._splits[name]) for name in names}
         load = {"time/data_wait_share": waited, **self._load.metrics()}
-        self._roster.each(
-            lambda cell: self._close(cell, {name: shares.get(cell.key) for name, shares in embedded.items()}, load),
-            cells,
-        )
+        self._roster.each(lambda cell: self._close(cell, embedded, load), cells)
 
-    def _close(self, cell: CellTrainer, shares: dict[str, SplitShare | None], load: Mapping[str, float]) -> None:
+    def _close(
+        self, cell: CellTrainer, embedded: Mapping[str, Mapping[str, SplitShare]], load: Mapping[str, float]
+    ) -> None:
         def recalls_on(name: str) -> dict[str, float]:
-            share = shares[name]
+            share = embedded[name].get(cell.key)
             with fits_or_says(f"the evaluation on {name}"):
                 return recalls_of(cell.encoder, self._splits[name], share and share[0])
 
-        began, val = time.perf_counter(), shares["val"]
+        began, val = time.perf_counter(), embedded["val"].get(cell.key)
         recalls = recalls_on("val")
         took = time.perf_counter() - began + (val[1] if val else 0.0)
         test_rsum = recalls_on("test")["test/rsum"] if self._unit.stage.select_on == "test" else None

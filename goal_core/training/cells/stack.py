@@ -118,21 +118,14 @@ class CellStack:
         for name, parameter in self._parameters.items():
             owners = [(cell.optimizer, own[name]) for cell, own in zip(cells, named, strict=True)]
             self._optimizer.state[parameter] = _stacked_state(owners)
-        self._objectives = StackedObjectives(
-            [cell.objective for cell in cells], together=first.encoder.device.type != "cpu"
-        )
-        self._margins = send(torch.tensor([cell.objective.margin for cell in cells]), first.encoder.device)
-        self.encoder = Encoder(
-            heads=first.heads.stacked(self._parameters),
-            backbone=None,
-            precision=first.unit.precision,
-            device=first.encoder.device,
-        )
+        device, heads = first.encoder.device, first.heads.stacked(self._parameters)
+        self._objectives = StackedObjectives([cell.objective for cell in cells], together=device.type != "cpu")
+        self._margins = send(torch.tensor([cell.objective.margin for cell in cells]), device)
+        self.encoder = Encoder(heads=heads, backbone=None, precision=first.unit.precision, device=device)
 
     def step(self, inputs: Tensor, batch: Batch) -> list[StepOutcome]:
         """One optimiser step of every cell from the same features (B, F); waits for the device once."""
-        first = self.cells[0]
-        optim.set_lr(self._optimizer, optim.lr_at(self._stage, *first.position))
+        optim.set_lr(self._optimizer, optim.lr_at(self._stage, *self.cells[0].position))
         self._optimizer.zero_grad(set_to_none=True)
         self.encoder.train(True)
         outcomes = self._compute(inputs, batch)
@@ -180,8 +173,7 @@ def dissolve(cells: Iterable[CellTrainer]) -> None:
     for cell in cells:
         for parameter in cell.heads.parameters():
             parameter.data = parameter.data.clone()
-            state = cell.optimizer.state.get(parameter)
-            if state:
+            if state := cell.optimizer.state.get(parameter):
                 cell.optimizer.state[parameter] = {slot: value.clone() for slot, value in state.items()}
         for module in cell.heads.modules():
             if isinstance(module, nn.RNNBase):

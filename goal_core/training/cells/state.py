@@ -99,8 +99,7 @@ class CellState:
         self.epoch, self.next_step = 0, 0
         """The position, both counted from 0: ``epoch`` epochs and ``next_step`` steps of the next are done."""
         self._saved = self.before = (0, 0)
-        """The position whose state is on the disk; a cell at its beginning needs none. And that of the save before, if
-        the cell was in a stack, which may have to return to it."""
+        """The position saved ((0, 0) needs no file), and that of the save before, to which a stack may return."""
         self.in_turn = False
         """Whether a save leaves the state before it alone, for a stack whose other cells have not saved yet."""
         self._slot = SPARE
@@ -149,11 +148,8 @@ class CellState:
 
     def _state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         """Everything from which training continues exactly: the tensors and the values in `last.safetensors`."""
-        parts = {
-            **{name: module.state_dict() for name, module in self._modules().items()},
-            "optimizer": file.optimizer_tensors(self.optimizer),
-            "random": self.stream.state,
-        }
+        parts = {name: module.state_dict() for name, module in self._modules().items()}
+        parts |= {"optimizer": file.optimizer_tensors(self.optimizer), "random": self.stream.state}
         values = {name: getattr(self, name) for name in _VALUES}
         return file.flat(parts), {file.TRAINING: self.key, **values, "collapse": self.collapse.num_steps}
 

@@ -104,17 +104,14 @@ class CellTrainer(CellState):
         if not stats.sound:
             raise self._unsound(stats)
         own = optim.gradient_norm(lambda image, text: self._descended(image, text, batch)[0] / (2 * len(batch)), pairs)
-        return own, optim.gradient_norm(
-            lambda image, text: self.heads.replaced_loss(image, text, batch.image_index), pairs
-        )
+        ids = batch.image_index
+        return own, optim.gradient_norm(lambda image, text: self.heads.replaced_loss(image, text, ids), pairs)
 
     def set_scale(self, norms: Sequence[tuple[float, float]]) -> None:
         """Scale what the next steps descend, by what :meth:`measure` gave of each batch."""
         self.scales[self.term] = optim.scale_from(norms)
-        self.files.log(
-            f"scale of the {self.term}: {self.scales[self.term]:.6g}, with which its gradient on the "
-            "embeddings of the first batches is as large as that of the loss it replaces"
-        )
+        why = "its gradient on the embeddings of the first batches is as large as that of the loss it replaces"
+        self.files.log(f"scale of the {self.term}: {self.scales[self.term]:.6g}, with which {why}")
 
     @property
     def position(self) -> tuple[int, int, int]:
@@ -148,8 +145,7 @@ class CellTrainer(CellState):
         return replace(kind[0].with_columns(encoded), chunk=self.stage.micro_batch)
 
     def _encode(self, inputs: Tensor, region_lengths: Tensor | None, tokens: Tensor, lengths: Tensor) -> Pairs:
-        stage = self.stage
-        trains = stage.trains_backbone and self.epoch >= stage.frozen_epochs
+        trains = self.stage.trains_backbone and self.epoch >= self.stage.frozen_epochs
         with torch.set_grad_enabled(trains and torch.is_grad_enabled()):  # the first of two passes keeps nothing
             features, tokens = self._features(inputs), self.encoder.text_features(tokens, lengths)
         return self.heads.forward_pairs(features, region_lengths, tokens, lengths)
@@ -168,18 +164,12 @@ class CellTrainer(CellState):
             total, count = self.sums.get(key, (0.0, 0))
             self.sums[key] = (total + value, count + 1)
         if self.epoch >= self.stage.warmup_epochs and self.collapse.update(values["hinge"], values["triplets"]):
-            raise CollapsedError(
-                f"the hinge has stayed within 1 % of 2 x batch x margin for {self.stage.collapse_patience} steps "
-                f"(epoch {self.epoch + 1}): every negative is as near as its positive"
-            )
+            long = f"{self.stage.collapse_patience} steps (epoch {self.epoch + 1})"
+            near = f"within 1 % of 2 x batch x margin for {long}: every negative is as near as its positive"
+            raise CollapsedError(f"the hinge has stayed {near}")
 
     def close_epoch(
-        self,
-        val_recalls: Mapping[str, float],
-        *,
-        val_s: float,
-        of_unit: Mapping[str, float],
-        test_rsum: float | None = None,
+        self, val_recalls: Mapping[str, float], *, val_s: float, of_unit: Mapping[str, float], test_rsum: float | None
     ) -> EpochRecord:
         """End the epoch: record it, save the weights if they are the best so far, and save the state."""
         scale = {"train/objective_scale": self.scales[self.term]} if self.scales else {}
