@@ -51,6 +51,8 @@ class FileReader:
     """SHA-256 of each image's bytes, (N, 32)."""
     spans: NDArray[np.int64] | None = None
     """Where each image begins in its file, and its bytes, (N, 2); None where each has a file of its own."""
+    places: Sequence[str] = ()
+    """The name of each image in its file; empty where each has a file of its own."""
 
     def __len__(self) -> int:
         return len(self.paths)
@@ -58,7 +60,7 @@ class FileReader:
     def content(self, index: int) -> tuple[bytes, list[int]]:
         """The bytes of an image as they are now, and the stamp that its file had when it was opened."""
         try:
-            with opened(self.label(index)) as file:
+            with opened(os.path.join(self.root, self.paths[index])) as file:
                 stamp = stamp_of(file.fileno())
                 begin, size = (0, stamp[0]) if self.spans is None else map(int, self.spans[index])
                 return os.pread(file.fileno(), size, begin), stamp
@@ -89,8 +91,9 @@ class FileReader:
         return b"".join(digests), stamps, problems, shown
 
     def label(self, index: int) -> str:
-        """The file's path."""
-        return os.path.join(self.root, self.paths[index])
+        """The file's path, and the image's name in it if it holds several."""
+        path = os.path.join(self.root, self.paths[index])
+        return f"{path}: {self.places[index]}" if self.spans is not None else path
 
 
 def find_images(root: Path, pictures: Mapping[str, Sequence[str]], report: DataReport) -> dict[str, str]:
@@ -182,7 +185,7 @@ class Index:
     """For each split, `SPLIT.COLUMN`: its images' ``names`` (their files below the folder, or ids of features),
     ``digests`` (N, 32) and ``status`` (size and times, (N, 3)), its ``captions``, and their ``owners``, the index of
     each one's image; with features the ``rows`` of the images in a file that repeats them, with images in shards their
-    ``spans``; and ``corpus``."""
+    ``spans`` and ``places``; and ``corpus``."""
     about: dict[str, Any]
     """The folder below which image files lie, the stamps of the files that were parsed, and by split the
     files of the features and of the captions' vectors; ``notes`` and ``duplicates``, what is said of them; and
@@ -273,7 +276,9 @@ class Index:
         if features := self.about["features"].get(name):
             readers[f"{name}.digests"] = FeatureRows(_stored(features), names, columns.get(f"{name}.rows"), images)
         else:
-            readers[f"{name}.digests"] = FileReader(self.about["root"], names, images, columns.get(f"{name}.spans"))
+            readers[f"{name}.digests"] = FileReader(
+                self.about["root"], names, images, columns.get(f"{name}.spans"), self.texts(f"{name}.places")
+            )
         if vectors := self.about["texts"].get(name):
             captions = self.texts(f"{name}.captions")
             readers[f"{name}.text_digests"] = FeatureRows(_stored(vectors), captions, None, texts)

@@ -190,8 +190,8 @@ def _arrow(root: Path, files: Sequence[Path], config: SourceConfig, said: list[s
             if by_folder and split and not config.split_column and layout.split_of(split) != layout.split_of(part):
                 mend = f"remove the column, or let it count: data.split_column={kinds[1]}"
                 raise DataError(f"{at}{kinds[1]} is {split!r:.80}, but its folder is {part}; {mend}")
-            row = Row(file, listed_captions(captions, f"{at}{kinds[0]}"), split, span, f"{file}/{number}/{name}")
-            yield layout.checked(row, at, called)
+            texts, place = listed_captions(captions, f"{at}{kinds[0]}"), f"row {number}"
+            yield layout.checked(Row(file, texts, split, span, f"{file}/{number}/{name}", place), at, called)
 
 
 def _first_texts(table: Any) -> dict[str, list[Any]]:
@@ -255,8 +255,8 @@ def _sample(
     images = [one for one in members if one.name.lower().endswith(layout.PICTURES)]
     images = [one for one in images if one.name.lower().endswith(layout.USUAL)] or images
     if len(images) > 1:
-        two = f"two pictures, {images[0].name} and {images[1].name}"
-        raise DataError(f"{key} has {two}; a key ends at the first dot of a name, so write another sign there")
+        mend = "keep one or, as a key ends at the first dot of a name, write another sign there"
+        raise DataError(f"{key} has two pictures, {images[0].name} and {images[1].name}; {mend}")
     held = [one for one in members if one.name.lower().endswith(".json" if column else _CAPTIONED)]
     captions: Sequence[str] = ()
     for _, equals in groupby(sorted(held, key=_rank), key=_rank):
@@ -274,7 +274,8 @@ def _sample(
         raise DataError(f"{key} has no caption: it needs {wanted}")
     if images[0].issparse():
         raise DataError(f"{key}: the picture is stored with holes, so it cannot be read in place; make the shard anew")
-    return layout.checked(Row(name, captions, "", (images[0].offset_data, images[0].size), key), f"{key}: ")
+    span = (images[0].offset_data, images[0].size)
+    return layout.checked(Row(name, captions, "", span, key, images[0].name), f"{key}: ")
 
 
 def _rank(member: tarfile.TarInfo) -> int:
