@@ -154,7 +154,9 @@ def _files_in(root: Path, folder: str, names: Sequence[str]) -> dict[str, str]:
             hint = f"; there is {near}, while others are elsewhere; bring them together"
         elif near:
             hint = f"; there is {near.name!r}, which differs in letters, signs or ending"
-        elif below := sorted(one for one in root.glob(f"*/{glob.escape(missing[0])}") if is_shown(one, root)):
+        elif not there and (
+            below := sorted(one for one in root.glob(f"*/{glob.escape(missing[0])}") if is_shown(one, root))
+        ):
             above = below[0].relative_to(root).parts[0]
             hint = f"; there is {below[0]}: rename the folder {above} to images, or begin each path with {above}/"
         raise MissingDataError(f"{len(missing)} of {len(names)} images are missing under {root}: {few}{hint}")
