@@ -16,18 +16,10 @@ from goal_sweep.goal_core.data import Dataset, Split
 from goal_sweep.goal_core.data.batches import Batch, BatchSource
 from goal_sweep.goal_core.data.text import Tokenizer
 from goal_sweep.goal_core.evaluation.recalls import EvalSplit, all_recalls_of, prepare_split, recalls_of
+from goal_sweep.goal_core.training import plan
 from goal_sweep.goal_core.training.cells.stack import SplitShare, Stacks
 from goal_sweep.goal_core.training.cells.trainer import CellTrainer
 from goal_sweep.goal_core.training.diagnostics import below_warmup, weak_objective
-from goal_sweep.goal_core.training.plan import (
-    Callback,
-    EpochDone,
-    TrainingDone,
-    TrainingEvent,
-    TrainingFailed,
-    TrainingFiles,
-    UnitPlan,
-)
 
 
 @contextmanager
@@ -45,13 +37,13 @@ def fits_or_says(what: str) -> Iterator[None]:
 class Roster:
     """The cells of a unit; one that fails leaves it."""
 
-    def __init__(self, files: Mapping[str, TrainingFiles], callback: Callback) -> None:
+    def __init__(self, files: Mapping[str, plan.TrainingFiles], callback: plan.Callback) -> None:
         self.cells: dict[str, CellTrainer] = {}
         """By key."""
-        self.outcomes: list[TrainingDone | TrainingFailed] = []
+        self.outcomes: list[plan.TrainingDone | plan.TrainingFailed] = []
         """How trainings have ended, in order."""
         self._files, self._callback = files, callback
-        self._events: list[TrainingEvent] = []
+        self._events: list[plan.TrainingEvent] = []
 
     def at(self, epoch: int, step: int) -> list[CellTrainer]:
         """The cells whose next step this is. The number of steps of an epoch means that all of them are done."""
@@ -73,7 +65,7 @@ class Roster:
             self.cells.pop(key, None)
         except Exception as error:
             self.cells.pop(key, None)
-            failed = TrainingFailed.because_of(key, error)
+            failed = plan.TrainingFailed.because_of(key, error)
             clear_frames(error.__traceback__)  # they hold the activations
             self.end(failed)
             with suppress(OSError):  # the disk that failed this training must not fail its neighbours
@@ -81,11 +73,11 @@ class Roster:
             if torch.cuda.is_available():
                 torch.cuda.empty_cache()
 
-    def note(self, event: TrainingEvent) -> None:
+    def note(self, event: plan.TrainingEvent) -> None:
         """Keep an event for the callback."""
         self._events.append(event)
 
-    def end(self, outcome: TrainingDone | TrainingFailed) -> None:
+    def end(self, outcome: plan.TrainingDone | plan.TrainingFailed) -> None:
         """Note how a training ended."""
         self.note(outcome)
         self.outcomes.append(outcome)
@@ -131,7 +123,7 @@ class Validation:
 
     def __init__(
         self,
-        unit: UnitPlan,
+        unit: plan.UnitPlan,
         dataset: Dataset,
         tokenizer: Tokenizer,
         inputs_of: Callable[[Split], Callable[[], Iterator[Tensor]]],
@@ -182,7 +174,7 @@ class Validation:
         )
         if weak := weak_objective([record], cell.stage.warmup_epochs):
             cell.files.log(f"WEAK OBJECTIVE: {weak}; the encoders train almost by matching alone")
-        self._roster.note(EpochDone(key=cell.key, record=record))
+        self._roster.note(plan.EpochDone(key=cell.key, record=record))
 
     def finish(self) -> None:
         """Test the best weights of all cells, unless they are candidates, and write the results."""
@@ -207,4 +199,4 @@ class Validation:
         cell.files.log(f"done: {shown} (best epoch {cell.best_epoch})")
         if below := below_warmup(cell.history, cell.stage.warmup_epochs, cell.best_epoch):
             cell.files.log(f"BELOW ITS WARM-UP: {below}; this result shows damage, not what the objective can do")
-        self._roster.end(TrainingDone(key=cell.key, result=cell.finish(metrics)))
+        self._roster.end(plan.TrainingDone(key=cell.key, result=cell.finish(metrics)))
