@@ -1,8 +1,13 @@
-"""Pictures in files, decoded to RGB: what could be read as another picture is refused or said."""
+"""Pictures in files, decoded to RGB: what could be read as another picture is refused or said.
+
+So is damage of JPEG files that their decoder passes over: it fills with grey, or with noise, what it cannot read.
+"""
 
 import io
 import os
+import re
 import warnings
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -12,7 +17,6 @@ from PIL import Image, UnidentifiedImageError
 
 from goal_sweep.goal_core.basics.errors import DataError, first_line
 from goal_sweep.goal_core.basics.files import seems
-from goal_sweep.goal_core.data.formats.jpeg import is_torn
 
 FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "PPM")
 """The formats of images that are read. Pillow knows others, of which some start programs, whatever a file is called."""
@@ -26,6 +30,12 @@ _BACK = {number: Image.Transpose[name] for number, name in enumerate(_TURNS.spli
 TURNED = "have a rotation tag (EXIF), and are read as stored, without it"
 DARK = "of 16 bits or more, or of signed numbers, use only the dark part of their range; scale them up"
 """What is said of images, after how many they are."""
+_MARKER = re.compile(rb"\xff([^\x00\xff\xd0-\xd7])")
+"""What begins a part of the file; the data of a scan hold none."""
+_TABLES, _SCAN, _END, _PLAIN = 0xC4, 0xDA, 0xD9, (0xC0, 0xC1)
+_ZEROS = bytes(64)
+"""As many as three squares with all details at once, by the usual tables."""
+_MORE = b"\x55\xaa" * 64
 
 
 def decode_image(source: str | os.PathLike[str] | bytes, label: str = "") -> NDArray[np.uint8]:
@@ -41,8 +51,7 @@ def decode_image(source: str | os.PathLike[str] | bytes, label: str = "") -> NDA
         with Image.open(io.BytesIO(source) if isinstance(source, bytes) else source, formats=FORMATS) as image:
             if image.width * image.height > MAX_PIXELS:
                 raise DataError(f"it has {image.width} x {image.height} pixels, more than {MAX_PIXELS:,}")
-            if what := _unclear(image):
-                raise DataError(what)
+            _check_clear(image)
             turn = _orientation(image) if image.format == "TIFF" else 0  # by which Pillow turns it
             image.load()
             return np.asarray(to_rgb(image).transpose(_BACK[turn]) if turn in _BACK else to_rgb(image))
@@ -66,12 +75,54 @@ def examined(content: bytes, label: str) -> tuple[NDArray[np.uint8], list[str]]:
     """
     pixels = decode_image(content, label)
     with Image.open(io.BytesIO(content), formats=FORMATS) as image:
-        if is_torn(image, content, pixels, decode_image):
+        if _is_torn(image, content, pixels):
             raise DataError(f"cannot read image {label}: its data break off, or hold zeros")
         tags = getattr(image, "tag_v2", {})  # of TIFF
         is_signed = 2 in tags.get(339, ()) and max(tags.get(258, (1,))) <= 16
         is_dark = (is_signed or _is_wide(image)) and bool(pixels.max() < (128 if is_signed else 64))
         return pixels, [TURNED] * (_orientation(image) in _BACK) + [DARK] * is_dark
+
+
+def _parts(content: bytes) -> Iterator[tuple[int, int, bytes, bytes]]:
+    """The kind of each part up to the end, where it begins, what it says, and the data that follow it."""
+    mark = _MARKER.search(content, 2)
+    while mark:
+        kind, begin, start = mark[1][0], mark.start(), mark.end()
+        data = start if kind == _END else start + int.from_bytes(content[start : start + 2])
+        mark = _MARKER.search(content, data) if kind != _END else None
+        yield kind, begin, content[start + 2 : data], content[data : mark.start() if mark else None]
+
+
+def _is_torn(image: Image.Image, content: bytes, pixels: NDArray[np.uint8]) -> bool:
+    """Whether a file is a damaged JPEG although it could be decoded; other formats say so themselves.
+
+    It has more zeros than a picture gives, as after a lost block of a disk, or ends in them; or its data end too early,
+    so that what more data in their place would be is seen. A file that only lacks its end mark is whole. Zeros tell
+    nothing where tables say that they end a square, as flat surfaces then have many; nor in a progressive file, which
+    may also lack a whole scan without a trace.
+    """
+    if image.format not in ("JPEG", "MPO"):
+        return False
+    end, is_plain, first = 0, False, dict[int, int]()
+    for kind, begin, says, data in _parts(content):
+        if kind == _TABLES:
+            while len(says) > 17:
+                first |= {says[0] & 15: says[17]} if says[0] >> 4 else {}
+                says = says[17 + sum(says[1:17]) :]  # one table after the other
+        elif 0xC0 <= kind <= 0xCF:
+            is_plain = kind in _PLAIN
+        elif kind == _SCAN and is_plain and any(first.get(one & 15) for one in says[2 : 2 + 2 * says[0] : 2]):
+            if _ZEROS in data:
+                return True
+        end = begin if kind == _END else 0
+    if not end and content.endswith(_ZEROS):
+        return True
+    if end and image.mode != "CMYK" and "progressive" not in image.info and (pixels[-1, -1] != 128).any():
+        return False  # grey fills what is missing
+    end = end or len(content)
+    with suppress(DataError):
+        return bool((decode_image(content[:end] + _MORE + content[end:]) != pixels).any())
+    return True
 
 
 def _is_wide(image: Image.Image) -> bool:
@@ -80,16 +131,15 @@ def _is_wide(image: Image.Image) -> bool:
     return image.mode[0] in "IF" or packed
 
 
-def _unclear(image: Image.Image) -> str:
-    """What Pillow would read as something else; empty where there is nothing. Not of a picture that was loaded."""
+def _check_clear(image: Image.Image) -> None:
+    """Refuse what Pillow would read as something else, of a picture that was not loaded yet."""
     tags = getattr(image, "tag_v2", {})  # of TIFF
     if tags.get(262) == 0 and _is_wide(image):
-        return "its 0 is white (MinIsWhite) in more than 8 bits; save it with BlackIsZero"
+        raise DataError("its 0 is white (MinIsWhite) in more than 8 bits; save it with BlackIsZero")
     if image.mode == "RGBA" and tags and 338 not in tags:
-        return "no tag (ExtraSamples) says whether its fourth band is transparency; save it with the tag, or as RGB"
+        raise DataError("no tag (ExtraSamples) says whether its fourth band is transparency; save it as RGB")
     if "transparency" in image.info and _is_wide(image):
-        return "it has a transparent colour (tRNS) of 16 bits; save it with an alpha channel"
-    return ""
+        raise DataError("it has a transparent colour (tRNS) of 16 bits; save it with an alpha channel")
 
 
 def _orientation(image: Image.Image) -> int:

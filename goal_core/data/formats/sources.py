@@ -12,7 +12,7 @@ import os
 import re
 import tarfile
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import chain, groupby, pairwise
 from pathlib import Path
@@ -27,7 +27,6 @@ from goal_sweep.goal_core.data.dataset import Row, importers
 from goal_sweep.goal_core.data.formats import layout
 from goal_sweep.goal_core.data.formats.tables import (
     LINES,
-    ROOTS,
     TABLES,
     also_named,
     column_of,
@@ -36,6 +35,7 @@ from goal_sweep.goal_core.data.formats.tables import (
     split_like,
 )
 
+_Reading = Callable[[tarfile.TarInfo], Sequence[str]]
 _COMPRESSED = (".tar.gz", ".tgz", ".tar.bz2", ".tar.xz", ".tar.zst")
 _CAPTIONED = (".txt", ".json")
 _ADVICE = {
@@ -86,7 +86,7 @@ def _recognised(
         raise DataError(f"{shards[0]} is a shard, {min(captions)} the captions of a picture; move one away")
     if shards:
         return f"WebDataset shards: {len(shards)}", [*folders, *shards], _shards(root, shards, config, lines)
-    if read := ROOTS.get(path.suffix.lower() * (not folders)):
+    if read := TABLES.get(path.suffix.lower().replace(".txt", ".csv") * (not folders)):  # as Kaggle's Flickr8k has it
         return f"table {path.name}", files, read(path, config, lines)
     if folders and (tables := [one for one in files if one.suffix.lower() in TABLES]) and not {*texts} & {*files}:
         raise DataError(f"{path} is a folder with the table {tables[0]}; if that names the images, give its path")
@@ -235,18 +235,12 @@ def _shards(root: Path, shards: Sequence[Path], config: SourceConfig, said: list
             if len(end := content.read(1 << 16)) < 1024 or any(end):  # POSIX demands two blocks of zeros
                 mend = "if all is there, `truncate -s +1024` ends it"
                 raise DataError(f"{path} is cut, or goes on after its end; {mend}")
+            read = partial(_captions_of, shard, name, config, said)
             for key, members in samples.items():
-                yield _sample(shard, f"{name}/{key}", name, members, config, said)._replace(split=split)
+                yield _sample(f"{name}/{key}", name, members, config, read)._replace(split=split)
 
 
-def _sample(
-    shard: tarfile.TarFile,
-    key: str,
-    name: str,
-    members: Sequence[tarfile.TarInfo],
-    config: SourceConfig,
-    said: list[str],
-) -> Row:
+def _sample(key: str, name: str, members: Sequence[tarfile.TarInfo], config: SourceConfig, read: _Reading) -> Row:
     """A sample's picture and captions: of `KEY.txt`, or of `KEY.json` where that has none or a column is named.
 
     Those of a member with another word in its name, as in `KEY.en.txt`, count where neither has any.
@@ -260,7 +254,7 @@ def _sample(
     held = [one for one in members if one.name.lower().endswith(".json" if column else _CAPTIONED)]
     captions: Sequence[str] = ()
     for _, equals in groupby(sorted(held, key=_rank), key=_rank):
-        holding = [(one.name, own) for one in equals if (own := _captions_of(shard, one, name, config, said))]
+        holding = [(one.name, own) for one in equals if (own := read(one))]
         if len(holding) > 1:
             mend = "keep one, name it KEY.txt, or name the key of KEY.json that counts: data.caption_column"
             raise DataError(f"{key}: {holding[0][0]} and {holding[1][0]} both hold its captions; {mend}")
@@ -285,7 +279,7 @@ def _rank(member: tarfile.TarInfo) -> int:
 
 
 def _captions_of(
-    shard: tarfile.TarFile, member: tarfile.TarInfo, name: str, config: SourceConfig, said: list[str]
+    shard: tarfile.TarFile, name: str, config: SourceConfig, said: list[str], member: tarfile.TarInfo
 ) -> list[str]:
     """The captions of a text file, or of an object under its column or a usual name; or none."""
     file, where = shard.extractfile(member), f"{name}: {member.name}"
@@ -316,11 +310,8 @@ def _beside(root: Path, pictures: Sequence[Path], texts: Sequence[Path]) -> Iter
         try:
             captions = _lines_in(content_of(beside), str(beside))
         except MissingDataError as error:
-            listed = next(iter(sorted(root.rglob("metadata.*"))), None)
-            mend = f"; of {listed} make a table of file_name, caption and split, .csv, beside {root}'s folders"
-            raise MissingDataError(
-                f"{error}: the captions of {path.name}, one on each line{mend * bool(listed)}"
-            ) from None
+            mend = "or make a table (.csv) of file_name, caption and split, as of a metadata.jsonl"
+            raise MissingDataError(f"{error}: the captions of {path.name}, one on each line; {mend}") from None
         name = path.relative_to(root)
         yield layout.checked(Row(name.as_posix(), captions, layout.SPLIT_OF.get(name.parts[0], "")), f"{beside}: ")
 

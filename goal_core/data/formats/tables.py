@@ -17,7 +17,6 @@ from goal_sweep.goal_core.basics.files import content_of, opened, parquet_table,
 from goal_sweep.goal_core.data.config import SourceConfig
 from goal_sweep.goal_core.data.dataset import Row
 from goal_sweep.goal_core.data.formats.layout import PICTURES, checked, split_of
-from goal_sweep.goal_core.data.text import unspaced
 
 _Record = Mapping[str, Any]
 USUAL_NAMES = {
@@ -34,6 +33,7 @@ _CAPTION = re.compile(
 """A name that begins so counts before `text` and its like, but for what tells only something of captions."""
 _NONE = re.compile(r"\s*(NA|-|(?i:nan|none|null|<na>|#?n/a|\\n))\s*")
 """What programs write for no text."""
+_PLACE, _LETTER = re.compile(rf"://|({'|'.join(map(re.escape, PICTURES))})$", re.I), re.compile(r"[^\W\d_]")
 _FEW = 100
 """Rows by which a column is taken for texts."""
 LINES = re.compile("\r\n|\r|\n")
@@ -87,13 +87,8 @@ def _holds_captions(name: str, cells: Iterable[Any]) -> bool:
     """Whether most cells have several words, or any where the name is usual for captions."""
     is_usual = bool(_CAPTION.match(name.lower())) or name.lower() in USUAL_NAMES["caption"]
     texts = [str(cell) for cell in cells if cell and isinstance(cell, str | list)]
-    words = [sum(any(map(str.isalpha, word)) for word in text.split()) for text in texts]
-    like = [
-        count > (0 if is_usual else 2) or unspaced([text]) > 0
-        for text, count in zip(texts, words, strict=True)
-        if "://" not in text and not text.lower().endswith(PICTURES)
-    ]
-    return sum(like) * 2 > len(texts)
+    words = [0 if _PLACE.search(text) else sum(map(bool, map(_LETTER.search, text.split()))) for text in texts]
+    return sum(count >= (1 if is_usual else 3) for count in words) * 2 > len(texts)
 
 
 def split_like(config: SourceConfig, values: Mapping[str, Iterable[Any]], where: object, said: list[str]) -> str | None:
@@ -108,9 +103,7 @@ def split_like(config: SourceConfig, values: Mapping[str, Iterable[Any]], where:
         said += [_not_taken("split", named, others)] if others and not config.split_column else []
         return named
     if len(others) > 1:
-        raise DataError(
-            f"{where}: columns {' and '.join(map(repr, others))} name splits; choose one: data.split_column"
-        )
+        raise DataError(f"{where}: columns {' and '.join(map(repr, others))} name splits; set data.split_column")
     said += [f"split read from column {name!r}" for name in others]
     return others[0] if others else None
 
@@ -222,5 +215,3 @@ def _parquet(path: Path, config: SourceConfig, said: list[str]) -> Iterator[Row]
 
 
 TABLES = {".csv": _separated, ".tsv": _separated, ".parquet": _parquet}
-ROOTS = TABLES | {".txt": _separated}
-"""What `data.root` may name: a table, or one as Kaggle's Flickr8k has it, with the ending of a text."""
