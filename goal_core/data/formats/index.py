@@ -27,7 +27,7 @@ from goal_sweep.goal_core.basics.files import StoredArray, Texts, digest_of, key
 from goal_sweep.goal_core.data.config import DataConfig, ScenesConfig
 from goal_sweep.goal_core.data.dataset import COUNTED, SPLIT_NAMES, Dataset, Split, fingerprint_of, importers
 from goal_sweep.goal_core.data.formats.features import FeatureRows
-from goal_sweep.goal_core.data.formats.layout import PICTURES, check_backslashes, check_links, is_shown
+from goal_sweep.goal_core.data.formats.layout import PICTURES, check_backslashes, check_links
 from goal_sweep.goal_core.data.formats.pictures import decode_image, examined
 from goal_sweep.goal_core.data.formats.report import DataReport
 
@@ -154,9 +154,7 @@ def _files_in(root: Path, folder: str, names: Sequence[str]) -> dict[str, str]:
             hint = f"; there is {near}, while others are elsewhere; bring them together"
         elif near:
             hint = f"; there is {near.name!r}, which differs in letters, signs or ending"
-        elif not there and (
-            below := sorted(one for one in root.glob(f"*/{glob.escape(missing[0])}") if is_shown(one, root))
-        ):
+        elif not there and (below := sorted(root.glob(f"*/{glob.escape(missing[0])}"))):
             above = below[0].relative_to(root).parts[0]
             hint = f"; there is {below[0]}: rename the folder {above} to images, or begin each path with {above}/"
         raise MissingDataError(f"{len(missing)} of {len(names)} images are missing under {root}: {few}{hint}")

@@ -127,7 +127,7 @@ def _is_torn(image: Image.Image, content: bytes, pixels: NDArray[np.uint8]) -> b
 
 def _is_wide(image: Image.Image) -> bool:
     """Whether each number of a picture, which was not loaded yet, has more than 8 bits."""
-    packed = image.format in ("TIFF", "PNG") and any(";16" in str(part.args) for part in image.tile)
+    packed = image.format in ("TIFF", "PNG") and any(";16" in str(part.args) for part in getattr(image, "tile", ()))
     return image.mode[0] in "IF" or packed
 
 

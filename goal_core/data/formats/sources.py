@@ -250,7 +250,7 @@ def _sample(key: str, name: str, members: Sequence[tarfile.TarInfo], config: Sou
     images = [one for one in images if one.name.lower().endswith(layout.USUAL)] or images
     if len(images) > 1:
         mend = "keep one or, as a key ends at the first dot of a name, write another sign there"
-        raise DataError(f"{key} has two pictures, {images[0].name} and {images[1].name}; {mend}")
+        raise DataError(f"{key} must have one picture, not {images[0].name} and {images[1].name}; {mend}")
     held = [one for one in members if one.name.lower().endswith(".json" if column else _CAPTIONED)]
     captions: Sequence[str] = ()
     for _, equals in groupby(sorted(held, key=_rank), key=_rank):

@@ -122,7 +122,7 @@ def _table(
     for number, record in enumerate(records, start=1):
         if None in record or ("" in names[1:] and str(record[""] or "").strip()):  # what no column has a name for
             raise DataError(f"{where}, row {number} has more fields than the header; put quotes around the caption")
-        image, captions, split = map(record.get, columns)
+        image, captions, split = (None if name is None else record.get(name) for name in columns)
         at = f"{where}, row {number}: "
         row = Row(_below_folder(image, path.parent), listed_captions(captions, f"{at}{columns[1]}"), split or "")
         yield checked(row, at, columns)
