@@ -235,8 +235,8 @@ def _shards(root: Path, shards: Sequence[Path], config: SourceConfig, said: list
             if len(end := content.read(1 << 16)) < 1024 or any(end):  # POSIX demands two blocks of zeros
                 mend = "if all is there, `truncate -s +1024` ends it"
                 raise DataError(f"{path} is cut, or goes on after its end; {mend}")
-            read = partial(_captions_of, shard, name, config, said)
-            for key, members in samples.items():
+            for number, (key, members) in enumerate(samples.items()):  # the first tells what is not read
+                read = partial(_captions_of, shard, name, config, None if number else said)
                 yield _sample(f"{name}/{key}", name, members, config, read)._replace(split=split)
 
 
@@ -279,7 +279,7 @@ def _rank(member: tarfile.TarInfo) -> int:
 
 
 def _captions_of(
-    shard: tarfile.TarFile, name: str, config: SourceConfig, said: list[str], member: tarfile.TarInfo
+    shard: tarfile.TarFile, name: str, config: SourceConfig, said: list[str] | None, member: tarfile.TarInfo
 ) -> list[str]:
     """The captions of a text file, or of an object under its column or a usual name; or none."""
     file, where = shard.extractfile(member), f"{name}: {member.name}"
@@ -290,7 +290,8 @@ def _captions_of(
     held = {key: [value] for key, value in stored.items() if value is not None} if isinstance(stored, dict) else {}
     if not found(config, "caption", [*held]):
         return []
-    said += also_named(config, held) if not said else []
+    if said is not None and not said:
+        said += also_named(config, held)
     key = column_of(config, "caption", [*held], where)
     return layout.captions_in(listed_captions(stored[key], f"{where}: {key}"), f"{where}: {key}")
 
