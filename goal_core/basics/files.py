@@ -92,7 +92,11 @@ def seems(source: Path | bytes) -> str:
 def text_in(content: bytes, where: object) -> str:
     """Content as text, without the mark that some programs write before it; a `DataError` names the faulty line."""
     try:
-        return content.decode("utf-8-sig")
+        text = content.decode("utf-8-sig")
+        if "\0" in text:  # every second byte of UTF-16
+            line = text.count("\n", 0, text.index("\0")) + 1
+            raise DataError(f"{where}:{line} holds NUL characters, as UTF-16 does; save it as UTF-8")
+        return text
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
         raise DataError(f"{where}:{line} is not UTF-8 text; save it as UTF-8") from error

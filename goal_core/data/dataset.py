@@ -41,6 +41,8 @@ class Row(NamedTuple):
     """Where it begins in a shard, and its bytes."""
     key: str = ""
     """Rows of the same key are one image; empty where the file tells."""
+    place: str = ""
+    """Its name in a shard, for messages."""
 
 
 importers: Registry[Callable[[Path], Iterator[Row]]] = Registry("importer")

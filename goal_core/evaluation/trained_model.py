@@ -1,6 +1,7 @@
 """A trained model that encodes pictures and sentences, from its checkpoint alone: without data, store or network."""
 
 import os
+from collections import defaultdict
 from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
@@ -15,10 +16,11 @@ from PIL import Image
 from goal_sweep.goal_core.basics.atomic import replace_with
 from goal_sweep.goal_core.basics.devices import arithmetic, send
 from goal_sweep.goal_core.basics.errors import ConfigError, DataError, warn
+from goal_sweep.goal_core.basics.files import content_of
 from goal_sweep.goal_core.basics.registry import run_plugins
 from goal_sweep.goal_core.checkpoints.file import ModelDescription, TrainedModel, flat, read_model, write_model
 from goal_sweep.goal_core.checkpoints.initial_model import trained_encoder
-from goal_sweep.goal_core.data.formats.index import decode_image, to_rgb
+from goal_sweep.goal_core.data.formats.pictures import examined, to_rgb
 from goal_sweep.goal_core.data.inputs import EncodedCaptions
 from goal_sweep.goal_core.data.transforms import transform_of
 from goal_sweep.goal_core.evaluation.recalls import CHUNK, embed_captions
@@ -43,10 +45,16 @@ class RetrievalModel:
         encoder.train(False)
 
     def encode_images(self, images: Iterable[Picture]) -> NDArray[np.float32]:
-        """Unit vectors (N, D) float32 of pictures, which are resized and cropped, or stretched, as in evaluation."""
-        given = _several(images)
+        """Unit vectors (N, D) float32 of pictures, which are resized and cropped, or stretched, as in evaluation.
+
+        A `DataError` names a damaged file; of files that are dark, or that viewers turn, one warning says how many.
+        """
+        given, shown = _several(images), defaultdict[str, list[str]](list)
         parts = (given[start : start + CHUNK] for start in range(0, len(given), CHUNK))
-        return self._embed_images(map(self.prepared, parts))
+        rows = self._embed_images(self._prepared(part, shown) for part in parts)
+        for remark, names in shown.items():
+            warn(f"{len(names):,} images {remark}; the first is {names[0]}")
+        return rows
 
     def encode_features(self, features: ArrayLike) -> NDArray[np.float32]:
         """Unit vectors (N, D) float32 of features (N, F), or regions (N, R, F), that another network has computed."""
@@ -123,11 +131,14 @@ class RetrievalModel:
 
     def prepared(self, images: Iterable[Picture]) -> torch.Tensor:
         """Pictures as the network takes them: resized, cropped or stretched, (N, 3, S, S) uint8."""
+        return self._prepared(images, defaultdict(list))
+
+    def _prepared(self, images: Iterable[Picture], shown: dict[str, list[str]]) -> torch.Tensor:
         config = self.description.data.image
         if config is None:
             raise ConfigError(f"this model takes features ({self.description.data.format}); use encode_features")
         transform = transform_of(config)
-        return torch.stack([transform.for_evaluation(_pixels(image)) for image in _several(images)])
+        return torch.stack([transform.for_evaluation(_pixels(image, shown)) for image in _several(images)])
 
     def _embed_images(self, chunks: Iterable[torch.Tensor]) -> NDArray[np.float32]:
         encoder = self._encoder
@@ -169,8 +180,8 @@ def _several(items: Iterable[Any]) -> list[Any]:
     return list(items)
 
 
-def _pixels(image: Picture) -> NDArray[np.uint8]:
-    """Pixels (H, W, 3), uint8 RGB."""
+def _pixels(image: Picture, shown: dict[str, list[str]]) -> NDArray[np.uint8]:
+    """Pixels (H, W, 3), uint8 RGB; the path of a file is added to what is to be said of it."""
     if isinstance(image, Image.Image):
         return np.asarray(to_rgb(image))
     if isinstance(image, np.ndarray):
@@ -179,4 +190,7 @@ def _pixels(image: Picture) -> NDArray[np.uint8]:
         return image
     if not isinstance(image, str | os.PathLike):
         raise DataError(f"a picture must be a path, an open picture or pixels, got {type(image).__name__}")
-    return decode_image(image)
+    pixels, remarks = examined(content_of(Path(image)), str(image))
+    for remark in remarks:
+        shown[remark].append(str(image))
+    return pixels

@@ -7,6 +7,7 @@ import hashlib
 import math
 import os
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from pathlib import Path
@@ -184,7 +185,18 @@ def embeddings(config: EmbeddingsConfig) -> Layout:
     root = dataset_folder(config.root)
     ends = ("_images.npy", "_texts.npy", "_owners.npy", ".safetensors", ".parquet")
     stamps = stamped(root, (root / f"{split}{end}" for split in SPLIT_NAMES for end in ends))
-    return Layout(root=root, files=stamps, splits={split: partial(_split, root, split) for split in SPLIT_NAMES})
+    splits = {split: partial(_split, root, split) for split in SPLIT_NAMES}
+    return Layout(root=root, files=stamps, splits=splits, split=_not_read(root, ends))
+
+
+def _not_read(root: Path, ends: Sequence[str]) -> str:
+    """What lies beside the vectors and looks like a part of the data, in words; empty where there is nothing."""
+    others = {one.name for split in SPLIT_NAMES for one in root.glob(f"{split}_*.npy")}
+    others -= {f"{split}{end}" for split in SPLIT_NAMES for end in ends}
+    for path in (root / f"{split}.safetensors" for split in SPLIT_NAMES):
+        with suppress(DataError), files.opened(path) as file, files.reading(str(path)):
+            others |= {f"{one} of {path.name}" for one in files.header_of(file)[0] if one not in (*_SIDES, "owners")}
+    return f"not read: {', '.join(sorted(others)[:3])}; the image of each text is in `owners`" if others else ""
 
 
 def _split(root: Path, split: str) -> Listing:

@@ -5,14 +5,12 @@ any moment cannot train under an id. Image files that annotations name are found
 decoded when they are needed.
 """
 
+import glob
 import hashlib
-import io
 import math
 import os
-import warnings
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import partial
 from itertools import chain
@@ -23,15 +21,14 @@ from urllib.parse import unquote
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image, UnidentifiedImageError
 
-from goal_sweep.goal_core.basics.errors import ChangedDataError, DataError, MissingDataError, first_line
-from goal_sweep.goal_core.basics.files import StoredArray, Texts, digest_of, key_of, opened, seems, stamp_of
+from goal_sweep.goal_core.basics.errors import ChangedDataError, DataError, MissingDataError
+from goal_sweep.goal_core.basics.files import StoredArray, Texts, digest_of, key_of, opened, stamp_of
 from goal_sweep.goal_core.data.config import DataConfig, ScenesConfig
 from goal_sweep.goal_core.data.dataset import COUNTED, SPLIT_NAMES, Dataset, Split, fingerprint_of, importers
 from goal_sweep.goal_core.data.formats.features import FeatureRows
-from goal_sweep.goal_core.data.formats.jpeg import is_torn
 from goal_sweep.goal_core.data.formats.layout import PICTURES, check_backslashes, check_links
+from goal_sweep.goal_core.data.formats.pictures import decode_image, examined
 from goal_sweep.goal_core.data.formats.report import DataReport
 
 WITH_FOLDER = ("", "images")
@@ -40,18 +37,6 @@ WITHOUT_FOLDER = ("images", "flickr30k-images", "flickr30k_images", "")
 """Where an image name without a folder is looked for, relative to the root, the root itself last."""
 MOST_FOLDERS = 12
 """Which a report of the data lists one by one."""
-FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "PPM")
-"""The formats of images that are read. Pillow knows others, of which some start programs, whatever a file is called."""
-MAX_PIXELS = 89_000_000
-"""Of an image: a small file may unpack to more than the memory holds."""
-warnings.filterwarnings("ignore", category=Image.DecompressionBombWarning)  # of more pixels, which are refused
-warnings.filterwarnings("ignore", message="Corrupt EXIF")  # of which only the orientation would count
-_TURNS = "FLIP_LEFT_RIGHT ROTATE_180 FLIP_TOP_BOTTOM TRANSPOSE ROTATE_90 TRANSVERSE ROTATE_270"
-_BACK = {number: Image.Transpose[name] for number, name in enumerate(_TURNS.split(), start=2)}
-"""What undoes the turn of each EXIF orientation but 1, which has none."""
-TURNED = "have a rotation tag (EXIF), and are read as stored, without it"
-DARK = "of wide greyscale stay below a quarter of their range, as 12 bits of 16 do, and are read dark; scale them up"
-"""What is said of images, after how many they are."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -66,6 +51,8 @@ class FileReader:
     """SHA-256 of each image's bytes, (N, 32)."""
     spans: NDArray[np.int64] | None = None
     """Where each image begins in its file, and its bytes, (N, 2); None where each has a file of its own."""
+    places: Sequence[str] = ()
+    """The name of each image in its file; empty where each has a file of its own."""
 
     def __len__(self) -> int:
         return len(self.paths)
@@ -73,7 +60,7 @@ class FileReader:
     def content(self, index: int) -> tuple[bytes, list[int]]:
         """The bytes of an image as they are now, and the stamp that its file had when it was opened."""
         try:
-            with opened(self.label(index)) as file:
+            with opened(os.path.join(self.root, self.paths[index])) as file:
                 stamp = stamp_of(file.fileno())
                 begin, size = (0, stamp[0]) if self.spans is None else map(int, self.spans[index])
                 return os.pread(file.fileno(), size, begin), stamp
@@ -98,20 +85,15 @@ class FileReader:
             digests.append(hashlib.sha256(content).digest())
             stamps.append(stamp)
             try:
-                pixels = decode_image(content, self.label(index))
-                with Image.open(io.BytesIO(content), formats=FORMATS) as image:
-                    if is_torn(image, content, pixels, decode_image):
-                        raise DataError(f"cannot read image {self.label(index)}: its data break off, or hold zeros")
-                    shown += [(self.label(index), TURNED)] * (_orientation(image) in _BACK)
-                    if image.mode[0] in "IF" and pixels.max() < 64:
-                        shown.append((self.label(index), DARK))
+                shown += [(self.label(index), remark) for remark in examined(content, self.label(index))[1]]
             except DataError as error:
                 problems.append(str(error))
         return b"".join(digests), stamps, problems, shown
 
     def label(self, index: int) -> str:
-        """The file's path."""
-        return os.path.join(self.root, self.paths[index])
+        """The file's path, and the image's name in it if it holds several."""
+        path = os.path.join(self.root, self.paths[index])
+        return f"{path}: {self.places[index]}" if self.spans is not None else path
 
 
 def find_images(root: Path, pictures: Mapping[str, Sequence[str]], report: DataReport) -> dict[str, str]:
@@ -166,8 +148,15 @@ def _files_in(root: Path, folder: str, names: Sequence[str]) -> dict[str, str]:
     if missing := [name for name in names if name not in there]:
         few = ", ".join([*missing[:3], *(["..."] if len(missing) > 3 else ())])
         name = missing[0].rpartition("/")[2]
-        near = {_bare(other): other for path in existing for other in sorted(os.listdir(path))}.get(_bare(name))
-        hint = f"; there is {near!r}, which differs in letters, signs or ending" if near else ""
+        there_is = {_bare(other): path / other for path in existing for other in sorted(os.listdir(path))}
+        hint, near = "", there_is.get(_bare(name))
+        if near and near.name == name:
+            hint = f"; there is {near}, while others are elsewhere; bring them together"
+        elif near:
+            hint = f"; there is {near.name!r}, which differs in letters, signs or ending"
+        elif not there and (below := sorted(root.glob(f"*/{glob.escape(missing[0])}"))):
+            above = below[0].relative_to(root).parts[0]
+            hint = f"; there is {below[0]}: rename the folder {above} to images, or begin each path with {above}/"
         raise MissingDataError(f"{len(missing)} of {len(names)} images are missing under {root}: {few}{hint}")
     return there
 
@@ -178,75 +167,7 @@ def _bare(name: str) -> str:
     return stem if ending in PICTURES else stem + ending
 
 
-def decode_image(source: str | os.PathLike[str] | bytes, label: str = "") -> NDArray[np.uint8]:
-    """Decode an image file, or the content of one, to RGB (H, W, 3) uint8; a `DataError` where it cannot be read.
-
-    Transparency is composited on white. 16-bit greyscale keeps its upper 8 bits. Numbers of 32 bits must lie in 0 to 1
-    (floating point), 0 to 255, or 0 to 65,535 (integers). Palettes, greyscale and CMYK are
-    converted. An EXIF orientation is not applied, in any format, as in the published pipelines. Animations give their
-    first frame. Messages name the image by its path, or by the label.
-    """
-    label = label or str(source)
-    try:
-        with Image.open(io.BytesIO(source) if isinstance(source, bytes) else source, formats=FORMATS) as image:
-            if image.width * image.height > MAX_PIXELS:
-                raise DataError(f"it has {image.width} x {image.height} pixels, more than {MAX_PIXELS:,}")
-            turn = _orientation(image) if image.format == "TIFF" else 0  # by which Pillow turns it
-            image.load()
-            return np.asarray(to_rgb(image).transpose(_BACK[turn]) if turn in _BACK else to_rgb(image))
-    except MemoryError:
-        raise
-    except Image.DecompressionBombError as error:
-        raise DataError(f"cannot read image {label}: it has more than {MAX_PIXELS:,} pixels") from error
-    except UnidentifiedImageError as error:  # Pillow's words name the object that it read from
-        what = seems(source if isinstance(source, bytes) else Path(source))
-        what = what or f" is damaged, or in none of the formats {', '.join(FORMATS)}"
-        raise DataError(f"cannot read image {label}: it{what}") from error
-    # Pillow's decoders raise OSError, SyntaxError, ValueError, EOFError, struct.error and more on damaged files.
-    except Exception as error:
-        raise DataError(f"cannot read image {label}: {first_line(error)}") from error
-
-
-def _orientation(image: Image.Image) -> int:
-    """The EXIF orientation of an open picture; 1 where it is to be shown as it is stored."""
-    with suppress(Exception):  # as damaged entries raise, which hide no pixel
-        return int(image.getexif().get(0x0112, 1)) if image.format == "TIFF" or "exif" in image.info else 1
-    return 1
-
-
-def to_rgb(image: Image.Image) -> Image.Image:
-    """A picture in RGB, converted as :func:`decode_image` says."""
-    if image.mode == "F" or image.mode.startswith("I"):  # which Pillow would clip to 255 when it converts them
-        return Image.fromarray(_eight_bits(image)).convert("RGB")
-    if image.mode in ("RGBA", "LA", "PA", "La", "RGBa") or "transparency" in image.info:
-        coloured = image.convert("LA" if image.mode == "La" else "RGBA").convert("RGBA")
-        white = Image.new("RGBA", coloured.size, (255, 255, 255, 255))
-        return Image.alpha_composite(white, coloured).convert("RGB")
-    return image.convert("RGB")
-
-
-_BRIGHT = 16
-"""A picture from 0 to 255 in floating point has a number of at least so much; a darker one seems to be from 0 to 1."""
-
-
-def _eight_bits(image: Image.Image) -> NDArray[np.uint8]:
-    """Floating-point and wide greyscale in 8 bits, by the range that its numbers are known or seen to have."""
-    values = np.asarray(image)
-    if not np.isfinite(values).all():
-        raise DataError("it has numbers that are not finite")
-    low, high = values.min(), values.max()
-    if image.mode == "F":
-        ranges = (1,) if high < _BRIGHT else (1, 255)
-    else:
-        ranges = (65535,) if image.mode != "I" or image.format == "PPM" else (255, 65535)
-    top = next((top for top in ranges if 0 <= low and high <= top), 0)
-    if not top:
-        known = " or ".join(f"0 to {top}" for top in ranges)
-        raise DataError(f"its numbers lie between {low:g} and {high:g}, and only those from {known} are known")
-    return (values.astype(np.int64) >> 8 if top == 65535 else values * (255 if top == 1 else 1)).astype(np.uint8)
-
-
-VERSION = 8
+VERSION = 9
 """Raise it whenever the same files would give another index."""
 _NOT_READ = ("name", "image", "min_word_count")
 """Settings on which no file of a dataset is read in another way."""
@@ -264,7 +185,7 @@ class Index:
     """For each split, `SPLIT.COLUMN`: its images' ``names`` (their files below the folder, or ids of features),
     ``digests`` (N, 32) and ``status`` (size and times, (N, 3)), its ``captions``, and their ``owners``, the index of
     each one's image; with features the ``rows`` of the images in a file that repeats them, with images in shards their
-    ``spans``; and ``corpus``."""
+    ``spans`` and ``places``; and ``corpus``."""
     about: dict[str, Any]
     """The folder below which image files lie, the stamps of the files that were parsed, and by split the
     files of the features and of the captions' vectors; ``notes`` and ``duplicates``, what is said of them; and
@@ -355,7 +276,9 @@ class Index:
         if features := self.about["features"].get(name):
             readers[f"{name}.digests"] = FeatureRows(_stored(features), names, columns.get(f"{name}.rows"), images)
         else:
-            readers[f"{name}.digests"] = FileReader(self.about["root"], names, images, columns.get(f"{name}.spans"))
+            readers[f"{name}.digests"] = FileReader(
+                self.about["root"], names, images, columns.get(f"{name}.spans"), self.texts(f"{name}.places")
+            )
         if vectors := self.about["texts"].get(name):
             captions = self.texts(f"{name}.captions")
             readers[f"{name}.text_digests"] = FeatureRows(_stored(vectors), captions, None, texts)

@@ -20,7 +20,7 @@ from goal_sweep.goal_core.data.text import is_seen
 
 SHIPPED_FOLDER = Path(__file__).parents[1] / "shipped"
 SPLIT_OF = {
-    **{"train": "train", "restval": "train", "test": "test"},
+    **{"train": "train", "training": "train", "restval": "train", "test": "test", "testing": "test"},
     **{"val": "val", "validation": "val", "valid": "val", "dev": "val"},
 }
 """The split for each name of one; `restval`, the rest of COCO's val2014, is trained on."""
@@ -47,6 +47,8 @@ class Listing:
     """The captions of each image, at least one."""
     spans: Sequence[tuple[int, int]] = ()
     """Where each image begins in its shard, and its bytes; empty where each has a file of its own."""
+    places: Sequence[str] = ()
+    """The name of each in its shard, for messages."""
     features: StoredArray | None = None
     """The file of the images' features; None for image files."""
     rows: Sequence[int] = ()
@@ -147,7 +149,8 @@ def listing(rows: Iterable[Row]) -> Listing:
         images.setdefault(key, row)
         captions[key] += [caption.strip() for caption in row.captions]
     names, spans = [row.image for row in images.values()], [row.span for row in images.values() if row.span]
-    return Listing(names=names, captions=list(captions.values()), spans=spans)
+    places = [row.place or row.key for row in images.values() if row.span]
+    return Listing(names=names, captions=list(captions.values()), spans=spans, places=places)
 
 
 def by_split(rows: Iterable[Row]) -> dict[str, Callable[[], Listing]]:
@@ -226,6 +229,8 @@ def captions_in(value: object, where: str) -> list[str]:
         if not is_text(text) or not is_seen(text):
             at = f"{where}[{number}]" if several is value else where
             raise DataError(f"{at} must be a caption in UTF-8 with something to see, got {one!r:.80}")
+        if "\0" in text:
+            raise DataError(f"{where} holds NUL characters, as UTF-16 read as UTF-8 does: {text!r:.80}")
         found.append(text)
     return found
 
@@ -258,7 +263,7 @@ def checked(row: Row, at: str, called: Sequence[object] = Row._fields) -> Row:
     """A row of what a source says, whose place is given and what its image, captions and split are called there."""
     image, captions, split = (f"{at}{name}" for name in called[:3])
     own = split_named(row.split, split) if row.split else ""
-    return Row(image_path(row.image, image), captions_in(row.captions, captions), own, row.span, row.key)
+    return Row(image_path(row.image, image), captions_in(row.captions, captions), own, *row[3:])
 
 
 def equal_counts(texts: int, images: int, where: object, advice: str) -> list[int]:

@@ -21,8 +21,9 @@ from goal_sweep.goal_core.basics.files import Texts, kept_columns, stamp_of, wri
 from goal_sweep.goal_core.data.config import DataConfig, ScenesConfig
 from goal_sweep.goal_core.data.dataset import COUNTED, SPLIT_NAMES, Dataset
 from goal_sweep.goal_core.data.formats.features import embeddings
-from goal_sweep.goal_core.data.formats.index import DARK, Index, find_images, index_path
+from goal_sweep.goal_core.data.formats.index import Index, find_images, index_path
 from goal_sweep.goal_core.data.formats.layout import Layout, Listing, check_links
+from goal_sweep.goal_core.data.formats.pictures import DARK
 from goal_sweep.goal_core.data.formats.report import DataReport, Progress, SplitCounts, published_counts
 from goal_sweep.goal_core.data.formats.sources import karpathy, source, xvlm_json
 from goal_sweep.goal_core.data.formats.text_files import text_files
@@ -226,7 +227,7 @@ def _limited(listing: Listing, images: int, captions: int, words: int) -> tuple[
         words_left_out = sum(max(0, len(text.split()) - words) for own in texts for text in own)
         texts = [[" ".join(text.split()[:words]) for text in own] for own in texts]
     kept = slice(images or None)
-    parts = {name: getattr(listing, name)[kept] for name in ("names", "rows", "spans")}
+    parts = {name: getattr(listing, name)[kept] for name in ("names", "rows", "spans", "places")}
     return replace(listing, captions=texts[kept], **parts), left_out, words_left_out
 
 
@@ -238,7 +239,9 @@ def _columns(split: str, listing: Listing, files: Mapping[str, str], report: Dat
     columns = Texts.of(chain.from_iterable(listing.captions)).columns(f"{split}.captions")
     columns |= Texts.of([files.get(name, name) for name in listing.names]).columns(f"{split}.names")
     columns[f"{split}.owners"] = np.repeat(np.arange(len(counts), dtype=np.int64), counts)
-    if listing.features is None and not listing.spans:
+    if listing.spans:
+        columns |= Texts.of(listing.places).columns(f"{split}.places")
+    elif listing.features is None:
         columns[f"{split}.status"] = np.zeros((len(counts), 3), np.int64)
     places = {f"{split}.spans": listing.spans, f"{split}.rows": listing.rows}
     return columns | {name: np.array(own, np.int64) for name, own in places.items() if own}

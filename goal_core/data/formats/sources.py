@@ -12,7 +12,7 @@ import os
 import re
 import tarfile
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import chain, groupby, pairwise
 from pathlib import Path
@@ -28,15 +28,22 @@ from goal_sweep.goal_core.data.formats import layout
 from goal_sweep.goal_core.data.formats.tables import (
     LINES,
     TABLES,
-    USUAL_NAMES,
     also_named,
     column_of,
+    found,
     listed_captions,
     split_like,
 )
 
+_Reading = Callable[[tarfile.TarInfo], Sequence[str]]
 _COMPRESSED = (".tar.gz", ".tgz", ".tar.bz2", ".tar.xz", ".tar.zst")
 _CAPTIONED = (".txt", ".json")
+_ADVICE = {
+    ".jsonl": "pandas.read_json(FILE, lines=True).to_csv('table.csv', index=False) makes one",
+    ".json": "Karpathy's JSON is format karpathy, X-VLM's xvlm_json; of others write a table of image and caption",
+    ".xlsx": "save the sheet as CSV in UTF-8",
+    ".gz": "unpack it",
+}
 _OF_SPLIT = re.compile(f"({'|'.join(layout.SPLIT_OF)})(?![a-z])")
 """The beginning of a shard's name that says its split."""
 
@@ -78,8 +85,8 @@ def _recognised(
     if shards and (captions := {*texts} & {*files}):
         raise DataError(f"{shards[0]} is a shard, {min(captions)} the captions of a picture; move one away")
     if shards:
-        return f"WebDataset shards: {len(shards)}", [*folders, *shards], _shards(root, shards, config.caption_column)
-    if read := TABLES.get(path.suffix.lower() * (not folders)):
+        return f"WebDataset shards: {len(shards)}", [*folders, *shards], _shards(root, shards, config, lines)
+    if read := TABLES.get(path.suffix.lower().replace(".txt", ".csv") * (not folders)):  # as Kaggle's Flickr8k has it
         return f"table {path.name}", files, read(path, config, lines)
     if folders and (tables := [one for one in files if one.suffix.lower() in TABLES]) and not {*texts} & {*files}:
         raise DataError(f"{path} is a folder with the table {tables[0]}; if that names the images, give its path")
@@ -92,6 +99,8 @@ def _recognised(
             lines.append(f"{len(lost):,} text files without a picture are not used, such as {lost[0]}")
         return "folder of pictures with a text file beside each", [*folders, *texts], _beside(path, pictures, texts)
     folder = f"shards, a Hugging Face dataset (state.json) or pictures ({', '.join(layout.PICTURES)})"
+    if mend := _ADVICE.get(path.suffix.lower() * (not folders)):
+        raise DataError(f"{path} is no table (.csv, .tsv, .parquet): {mend}")
     raise DataError(f"{path} is no table (.csv, .tsv, .parquet), no shard (.tar), and no folder with {folder}")
 
 
@@ -142,8 +151,8 @@ def _arrow_table(path: Path) -> tuple[Any, Any]:
     return stored, table
 
 
-def _arrow_split(files: Sequence[Path], config: SourceConfig, said: list[str]) -> str:
-    """The column that holds the splits; empty where folders tell them, or nothing does."""
+def _arrow_split(files: Sequence[Path], config: SourceConfig, said: list[str]) -> str | None:
+    """The column that holds the splits; None where folders tell them, or nothing does."""
     values = defaultdict[str, set[Any]](set)
     for path in files if len({path.parent for path in files}) == 1 else ():
         _, table = _arrow_table(path)
@@ -151,21 +160,22 @@ def _arrow_split(files: Sequence[Path], config: SourceConfig, said: list[str]) -
             is_text = column.type in ("string", "large_string")
             values[name].update(column.unique().to_pylist() if is_text else [None])
         if not any(all(map(layout.split_of, own)) for own in values.values()):
-            return ""
-    return split_like(config, values, files[0].parent, said) if values else ""
+            return None
+    return split_like(config, values, files[0].parent, said) if values else None
 
 
 def _arrow(root: Path, files: Sequence[Path], config: SourceConfig, said: list[str]) -> Iterator[Row]:
     """The rows of Arrow files that `datasets` wrote; the bytes of their images stay where they are."""
     own_split = _arrow_split(files, config, said)
+    by_folder = len({layout.split_of(path.parent.name) for path in files} - {""}) > 1
     for path in files:
         stored, table = _arrow_table(path)
-        said += also_named(config, table.column_names) if path == files[0] else []
+        said += also_named(config, _first_texts(table)) if path == files[0] else []
         image, *kinds = [column_of(config, kind, table.column_names, path) for kind in ("image", "caption", "split")]
-        kinds[1] = kinds[1] or own_split
+        kinds[1] = own_split if kinds[1] is None else kinds[1]
         part = path.parent.name if path.parent != root else ""
         with reading(f"{path} is not an Arrow file of the library datasets"):
-            columns = [table.column(name).to_pylist() if name else [part] * len(table) for name in kinds]
+            columns = [table.column(name).to_pylist() if name is not None else [part] * len(table) for name in kinds]
             contents = list(_contents(table.column(image), f"{path}: column {image}"))
         file, called = path.relative_to(root).as_posix(), (image, kinds[0], kinds[1] or "folder")
         for number, ((content, name), captions, split) in enumerate(zip(contents, *columns, strict=True)):
@@ -177,8 +187,20 @@ def _arrow(root: Path, files: Sequence[Path], config: SourceConfig, said: list[s
             span = (content.address - stored.address, content.size)
             if not 0 <= span[0] <= stored.size - span[1]:
                 raise DataError(f"{at}{image} is compressed, so it cannot be read in place")
-            row = Row(file, listed_captions(captions, f"{at}{kinds[0]}"), split, span, f"{file}/{number}/{name}")
-            yield layout.checked(row, at, called)
+            if by_folder and split and not config.split_column and layout.split_of(split) != layout.split_of(part):
+                mend = f"remove the column, or let it count: data.split_column={kinds[1]}"
+                raise DataError(f"{at}{kinds[1]} is {split!r:.80}, but its folder is {part}; {mend}")
+            texts, place = listed_captions(captions, f"{at}{kinds[0]}"), f"row {number}"
+            yield layout.checked(Row(file, texts, split, span, f"{file}/{number}/{name}", place), at, called)
+
+
+def _first_texts(table: Any) -> dict[str, list[Any]]:
+    """Some cells of each column of texts or lists of them; none of others, which may be pictures."""
+    kinds = ("string", "large_string")
+    return {
+        one.name: column.slice(0, 100).to_pylist() if getattr(one.type, "value_type", one.type) in kinds else []
+        for one, column in zip(table.schema, table.columns, strict=True)
+    }
 
 
 def _contents(column: Any, where: str) -> Iterator[tuple[Any, str | None]]:
@@ -197,7 +219,7 @@ def _contents(column: Any, where: str) -> Iterator[tuple[Any, str | None]]:
             yield values.slice(start, (end - start) * is_there.as_py()), name
 
 
-def _shards(root: Path, shards: Sequence[Path], column: str) -> Iterator[Row]:
+def _shards(root: Path, shards: Sequence[Path], config: SourceConfig, said: list[str]) -> Iterator[Row]:
     """The samples of WebDataset shards: members that share a name up to the first dot."""
     for path in shards:
         name, known = path.relative_to(root).as_posix(), _OF_SPLIT.match(path.stem)
@@ -213,35 +235,41 @@ def _shards(root: Path, shards: Sequence[Path], column: str) -> Iterator[Row]:
             if len(end := content.read(1 << 16)) < 1024 or any(end):  # POSIX demands two blocks of zeros
                 mend = "if all is there, `truncate -s +1024` ends it"
                 raise DataError(f"{path} is cut, or goes on after its end; {mend}")
-            for key, members in samples.items():
-                yield _sample(shard, f"{name}/{key}", name, members, column)._replace(split=split)
+            for number, (key, members) in enumerate(samples.items()):  # the first tells what is not read
+                read = partial(_captions_of, shard, name, config, None if number else said)
+                yield _sample(f"{name}/{key}", name, members, config, read)._replace(split=split)
 
 
-def _sample(shard: tarfile.TarFile, key: str, name: str, members: Sequence[tarfile.TarInfo], column: str) -> Row:
+def _sample(key: str, name: str, members: Sequence[tarfile.TarInfo], config: SourceConfig, read: _Reading) -> Row:
     """A sample's picture and captions: of `KEY.txt`, or of `KEY.json` where that has none or a column is named.
 
     Those of a member with another word in its name, as in `KEY.en.txt`, count where neither has any.
     """
+    column = config.caption_column
     images = [one for one in members if one.name.lower().endswith(layout.PICTURES)]
     images = [one for one in images if one.name.lower().endswith(layout.USUAL)] or images
+    if len(images) > 1:
+        mend = "keep one or, as a key ends at the first dot of a name, write another sign there"
+        raise DataError(f"{key} must have one picture, not {images[0].name} and {images[1].name}; {mend}")
     held = [one for one in members if one.name.lower().endswith(".json" if column else _CAPTIONED)]
     captions: Sequence[str] = ()
     for _, equals in groupby(sorted(held, key=_rank), key=_rank):
-        found = [(one.name, own) for one in equals if (own := _captions_of(shard, one, name, column))]
-        if len(found) > 1:
+        holding = [(one.name, own) for one in equals if (own := read(one))]
+        if len(holding) > 1:
             mend = "keep one, name it KEY.txt, or name the key of KEY.json that counts: data.caption_column"
-            raise DataError(f"{key}: {found[0][0]} and {found[1][0]} both hold its captions; {mend}")
-        if found:
-            captions = found[0][1]
+            raise DataError(f"{key}: {holding[0][0]} and {holding[1][0]} both hold its captions; {mend}")
+        if holding:
+            captions = holding[0][1]
             break
-    if len(images) != 1:
-        raise DataError(f"{key} must have one picture ({', '.join(layout.PICTURES)}), but has {len(images)}")
+    if not images:
+        raise DataError(f"{key} must have one picture ({', '.join(layout.PICTURES)}), but has none")
     if not captions:
         wanted = f"a .json with {column!r} (data.caption_column)" if column else " or ".join(_CAPTIONED)
         raise DataError(f"{key} has no caption: it needs {wanted}")
     if images[0].issparse():
         raise DataError(f"{key}: the picture is stored with holes, so it cannot be read in place; make the shard anew")
-    return layout.checked(Row(name, captions, "", (images[0].offset_data, images[0].size), key), f"{key}: ")
+    span = (images[0].offset_data, images[0].size)
+    return layout.checked(Row(name, captions, "", span, key, images[0].name), f"{key}: ")
 
 
 def _rank(member: tarfile.TarInfo) -> int:
@@ -250,28 +278,41 @@ def _rank(member: tarfile.TarInfo) -> int:
     return _CAPTIONED.index(ending) if ending in _CAPTIONED else len(_CAPTIONED)
 
 
-def _captions_of(shard: tarfile.TarFile, member: tarfile.TarInfo, name: str, column: str) -> list[str]:
-    file, ending = shard.extractfile(member), "." + member.name.rpartition(".")[2].lower()
-    return _captions_in(file.read(), ending, f"{name}: {member.name}", column) if file else []
-
-
-def _captions_in(content: bytes, ending: str, where: str, column: str = "") -> list[str]:
-    """The captions of a text file, one on each line, or of an object under its column or a usual name; or none."""
-    if ending == ".txt":
-        return [line.strip() for line in LINES.split(text_in(content, where)) if line.strip()]
+def _captions_of(
+    shard: tarfile.TarFile, name: str, config: SourceConfig, said: list[str] | None, member: tarfile.TarInfo
+) -> list[str]:
+    """The captions of a text file, or of an object under its column or a usual name; or none."""
+    file, where = shard.extractfile(member), f"{name}: {member.name}"
+    content = file.read() if file else b""
+    if not member.name.lower().endswith(".json"):
+        return _lines_in(content, where)
     stored: Any = json_in(content, where)
-    usual = [column] if column else USUAL_NAMES["caption"]
-    names = [name for name in usual if isinstance(stored, dict) and stored.get(name) is not None]
-    return layout.captions_in(stored[names[0]], f"{where}: {names[0]}") if names else []
+    held = {key: [value] for key, value in stored.items() if value is not None} if isinstance(stored, dict) else {}
+    if not found(config, "caption", [*held]):
+        return []
+    if said is not None and not said:
+        said += also_named(config, held)
+    key = column_of(config, "caption", [*held], where)
+    return layout.captions_in(listed_captions(stored[key], f"{where}: {key}"), f"{where}: {key}")
+
+
+def _lines_in(content: bytes, where: str) -> list[str]:
+    """The captions of a text file, one on each line or in a list."""
+    lines = [line.strip() for line in LINES.split(text_in(content, where)) if line.strip()]
+    if lines[:1] == ["["]:  # a list on several lines
+        lines = ["\n".join(lines)]
+    listed = ([line] if len(lines) > 1 and line[:1] not in "[({" else listed_captions(line, where) for line in lines)
+    return [caption for own in listed for caption in layout.captions_in(own, where)]
 
 
 def _beside(root: Path, pictures: Sequence[Path], texts: Sequence[Path]) -> Iterator[Row]:
     """Pictures with a text file of the same name beside each, a caption on each line; folders may name splits."""
     for path, beside in zip(pictures, texts, strict=True):
         try:
-            captions = _captions_in(content_of(beside), ".txt", str(beside))
+            captions = _lines_in(content_of(beside), str(beside))
         except MissingDataError as error:
-            raise MissingDataError(f"{error}: the captions of {path.name}, one on each line") from None
+            mend = "or make a table (.csv) of file_name, caption and split, as of a metadata.jsonl"
+            raise MissingDataError(f"{error}: the captions of {path.name}, one on each line; {mend}") from None
         name = path.relative_to(root)
         yield layout.checked(Row(name.as_posix(), captions, layout.SPLIT_OF.get(name.parts[0], "")), f"{beside}: ")
 
@@ -323,7 +364,8 @@ def _karpathy_row(item: dict[str, Any], number: int, at: str) -> Row:
     name, named = item.get("filename", ""), "filename"
     if item.get("filepath"):
         name, named = f"{item['filepath']}/{layout.image_path(name, f'{at}filename')}", "filepath"
-    row = Row(name, item.get("sentences", ""), layout.split_named(item.get("split"), f"{at}split"), key=str(number))
+    sentences = listed_captions(item.get("sentences", ""), f"{at}sentences")
+    row = Row(name, sentences, layout.split_named(item.get("split"), f"{at}split"), key=str(number))
     return layout.checked(row, at, (named, "sentences", "split"))
 
 

@@ -27,59 +27,85 @@ USUAL_NAMES = {
 """The names under which a column is looked for where the sweep names none."""
 _LIST = re.compile(r"""\s*(?:(array)?[\[(][\s\[({]*(?:b?["'{]([^\]]*|.*[\])])|\])|\{\s*["']([^}]*|.*\}))\s*$""", re.S)
 """A cell that holds a list of texts, lists or objects, or one object, which may be cut."""
+_CAPTION = re.compile(
+    "captions?(?!.*(ids?|num(ber)?|count|len(gth)?|path|file|url|lang(uage)?|source|score|similarity|tokens|split)$)"
+)
+"""A name that begins so counts before `text` and its like, but for what tells only something of captions."""
+_NONE = re.compile(r"\s*(NA|-|(?i:nan|none|null|<na>|#?n/a|\\n))\s*")
+"""What programs write for no text."""
+_PLACE, _LETTER = re.compile(rf"://|({'|'.join(map(re.escape, PICTURES))})$", re.I), re.compile(r"[^\W\d_]")
+_FEW = 100
+"""Rows by which a column is taken for texts."""
 LINES = re.compile("\r\n|\r|\n")
 """The line ends of text files; captions hold characters that `splitlines` takes for others."""
 
 
-def _found(config: SourceConfig, kind: str, names: Sequence[str]) -> list[str]:
+def found(config: SourceConfig, kind: str, names: Sequence[str]) -> list[str]:
     """The columns with the name that the sweep gives, or else with the first of the usual names that there is."""
     if asked := getattr(config, f"{kind}_column"):
         return [name for name in names if name == asked]
-    usual = ([name for name in names if name.lower() == one] for one in USUAL_NAMES[kind])
+    usual = [[name for name in names if name.lower() == one] for one in USUAL_NAMES[kind]]
+    if kind == "caption":
+        usual.insert(2, [name for name in names if _CAPTION.match(name.lower())])
     return next(filter(None, usual), [])
 
 
 def column_of(config: SourceConfig, kind: str, names: Sequence[str], where: object) -> str | None:
     """The column that holds something; None for a split that no column names."""
-    asked, key, found = getattr(config, f"{kind}_column"), f"data.{kind}_column", _found(config, kind, names)
-    if kind == "image" and not found and any(ending in name.lower() for name in names for ending in PICTURES):
+    asked, key, taken = getattr(config, f"{kind}_column"), f"data.{kind}_column", found(config, kind, names)
+    if kind == "image" and not taken and any(ending in name.lower() for name in names for ending in PICTURES):
         says = "has no header: put a line above that names the columns, such as image and caption; its first line is"
         raise DataError(f"{where} {says} {', '.join(names)!r:.80}")
-    if asked and not found:
+    if asked and not taken:
         raise DataError(f"{where} has no column {asked!r}{nearest(asked, names)}; it has {', '.join(names)}", key)
-    if not found and kind != "split":
+    if not taken and kind != "split":
         raise DataError(f"{where} has the columns {', '.join(names)}; name that of the {kind}: {key}")
-    if len(found) > 1:
-        raise DataError(f"{where} has two columns {' and '.join(map(repr, found))}")
-    return found[0] if found else None
+    if len(taken) > 1:
+        mend = f"name one: {key}" if taken[0] != taken[1] else "rename one"
+        raise DataError(f"{where} has two columns {' and '.join(map(repr, taken[:2]))}; {mend}")
+    return taken[0] if taken else None
 
 
-def also_named(config: SourceConfig, names: Sequence[str]) -> list[str]:
-    """A line for each column that is read although another has a usual name for the same."""
-    lines = []
-    for kind, usual in USUAL_NAMES.items():
-        found = _found(config, kind, names)
-        others = [name for name in names if name.lower() in usual and name not in found]
-        if found and others and not getattr(config, f"{kind}_column"):
-            lines.append(_not_taken(kind, found[0], min(others)))
+def also_named(config: SourceConfig, values: Mapping[str, Sequence[Any]]) -> list[str]:
+    """A line for what is read although other columns have a usual name for the same, or texts like captions.
+
+    Args:
+        values: of each column, some of its cells or, where these cannot be texts, none.
+    """
+    lines, taken = [], {kind: found(config, kind, [*values]) for kind in USUAL_NAMES}
+    for kind, own in taken.items():
+        free = [name for name in values if not any(name in names for names in taken.values())]
+        others = [name for name in free if name.lower() in USUAL_NAMES[kind]]
+        if kind == "caption":
+            others = [name for name in free if _holds_captions(name, values[name])]
+        if own and others and not getattr(config, f"{kind}_column"):
+            lines.append(_not_taken(kind, own[0], others))
     return lines
 
 
-def split_like(config: SourceConfig, values: Mapping[str, Iterable[Any]], where: object, said: list[str]) -> str:
-    """The column called `split`, or the only one in which each row names a split, train among others; or empty.
+def _holds_captions(name: str, cells: Iterable[Any]) -> bool:
+    """Whether most cells have several words, or any where the name is usual for captions."""
+    is_usual = bool(_CAPTION.match(name.lower())) or name.lower() in USUAL_NAMES["caption"]
+    texts = [str(cell) for cell in cells if cell and isinstance(cell, str | list)]
+    words = [0 if _PLACE.search(text) else sum(map(bool, map(_LETTER.search, text.split()))) for text in texts]
+    return sum(count >= (1 if is_usual else 3) for count in words) * 2 > len(texts)
+
+
+def split_like(config: SourceConfig, values: Mapping[str, Iterable[Any]], where: object, said: list[str]) -> str | None:
+    """The column called `split`, or the only one in which each row names a split, train among others; or None.
 
     A line is added where a column of another name is taken, or would do, too.
     """
-    named = column_of(config, "split", [*values], where) or ""
+    named = column_of(config, "split", [*values], where)
     full = [name for name, own in values.items() if name != named and all(map(split_of, own))]
-    found = [name for name in full if {"train"} < {*map(split_of, values[name])}]
-    if named:
-        said += [_not_taken("split", named, name) for name in found[:1] if not config.split_column]
-    elif len(found) > 1:
-        raise DataError(f"{where}: columns {' and '.join(map(repr, found))} name splits; choose one: data.split_column")
-    else:
-        said += [f"split read from column {name!r}" for name in found]
-    return named or "".join(found)
+    others = [name for name in full if {"train"} < {*map(split_of, values[name])}]
+    if named is not None:
+        said += [_not_taken("split", named, others)] if others and not config.split_column else []
+        return named
+    if len(others) > 1:
+        raise DataError(f"{where}: columns {' and '.join(map(repr, others))} name splits; set data.split_column")
+    said += [f"split read from column {name!r}" for name in others]
+    return others[0] if others else None
 
 
 def _table(
@@ -90,20 +116,20 @@ def _table(
     A line is added to `said` where the splits are in a column of another name, and where several may hold captions.
     """
     where = f"{path}{how}"
-    columns, records = [column_of(config, kind, names, where) or "" for kind in ("image", "caption")], list(records)
-    said += also_named(config, names)
+    columns, records = [column_of(config, kind, names, where) for kind in ("image", "caption")], list(records)
+    said += also_named(config, {name: [one.get(name) for one in records[:_FEW]] for name in names})
     columns += [split_like(config, {name: [one.get(name) for one in records] for name in names}, where, said)]
     for number, record in enumerate(records, start=1):
-        if None in record:  # what no column has a name for
+        if None in record or ("" in names[1:] and str(record[""] or "").strip()):  # what no column has a name for
             raise DataError(f"{where}, row {number} has more fields than the header; put quotes around the caption")
-        image, captions, split = map(record.get, columns)
+        image, captions, split = (None if name is None else record.get(name) for name in columns)
         at = f"{where}, row {number}: "
-        row = Row(_below_folder(image, path.parent), listed_captions(captions, at + columns[1]), split or "")
+        row = Row(_below_folder(image, path.parent), listed_captions(captions, f"{at}{columns[1]}"), split or "")
         yield checked(row, at, columns)
 
 
-def _not_taken(kind: str, taken: str, other: str) -> str:
-    return f"{kind}s read from column {taken!r}, not {other!r} (data.{kind}_column)"
+def _not_taken(kind: str, taken: str, others: Sequence[str]) -> str:
+    return f"{kind}s read from column {taken!r}, not {', '.join(map(repr, others[:3]))} (data.{kind}_column)"
 
 
 def _below_folder(image: Any, folder: Path) -> Any:
@@ -118,7 +144,7 @@ def _below_folder(image: Any, folder: Path) -> Any:
 def listed_captions(captions: Any, at: str) -> Any:
     """Captions of a cell that holds a list as JSON or Python write it, or a word for none; other cells as they are."""
     if not (isinstance(captions, str) and _LIST.match(captions)):
-        return [] if captions in ("nan", "NaN", "None", "NULL", "<NA>", r"\N") else captions
+        return [] if isinstance(captions, str) and _NONE.fullmatch(captions) else captions
     with suppress(ValueError, RecursionError):
         return json.loads(captions)
     try:
@@ -168,7 +194,7 @@ def _separator(header: str, usual: str, config: SourceConfig) -> str:
 
     def fits(separator: str) -> tuple[bool, int, bool]:
         names = [name.strip(' "') for name in header.split(separator)]
-        named = all(_found(config, kind, names) for kind in ("image", "caption"))
+        named = all(found(config, kind, names) for kind in ("image", "caption"))
         return named, len(names), separator == usual
 
     return max(",;\t|", key=fits)

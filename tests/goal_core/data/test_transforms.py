@@ -14,7 +14,8 @@ from torchvision import transforms
 
 from goal_sweep.goal_core.basics.errors import DataError
 from goal_sweep.goal_core.data import ImageConfig
-from goal_sweep.goal_core.data.formats.index import DARK, FORMATS, TURNED, FileReader, decode_image
+from goal_sweep.goal_core.data.formats.index import FileReader
+from goal_sweep.goal_core.data.formats.pictures import DARK, FORMATS, TURNED, decode_image
 from goal_sweep.goal_core.data.transforms import (
     CROP_RATIO,
     CROP_SCALE,
@@ -182,14 +183,14 @@ def test_a_damaged_file_is_named_in_one_line(tmp_path: Path, name: str) -> None:
 
 def test_an_image_of_too_many_pixels_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = saved(tmp_path, Image.fromarray(noise(5, 7)))
-    monkeypatch.setattr("goal_sweep.goal_core.data.formats.index.MAX_PIXELS", 34)
+    monkeypatch.setattr("goal_sweep.goal_core.data.formats.pictures.MAX_PIXELS", 34)
     with pytest.raises(DataError, match=r"image\.png: .* 7 x 5 pixels"):
         decode_image(path)
     path.write_bytes(png_of(20_000, 20_000))  # so many that Pillow refuses it
     with pytest.raises(DataError, match=r"image\.png: it has more than 34 pixels"):
         decode_image(path)
     path.write_bytes(png_of(10_000, 10_000))  # of which Pillow warns
-    program = f"from goal_sweep.goal_core.data.formats.index import decode_image; decode_image({str(path)!r})"
+    program = f"from goal_sweep.goal_core.data.formats.pictures import decode_image; decode_image({str(path)!r})"
     done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=False)
     assert "Warning" not in done.stderr
     assert "10000 x 10000 pixels" in done.stderr.splitlines()[-1]

@@ -8,7 +8,7 @@ import pytest
 import torch
 from PIL import Image
 
-from goal_sweep.goal_core.basics.errors import ConfigError, DataError, WeightsError
+from goal_sweep.goal_core.basics.errors import ConfigError, DataError, WeightsError, listening
 from goal_sweep.goal_core.checkpoints.file import read_checkpoint, write_checkpoint
 from goal_sweep.goal_core.data.config import PrecompConfig
 from goal_sweep.goal_core.data.formats.opening import open_dataset
@@ -83,6 +83,14 @@ def test_what_cannot_be_embedded_is_refused(folder: Path, tmp_path: Path) -> Non
         model.encode_texts(["a flag", None])  # type: ignore[list-item]  # which is what it refuses
     with pytest.raises(DataError, match=r"none\.png"):
         model.encode_images([tmp_path / "none.png"])
+    Image.fromarray(np.full((8, 8), 4_000, np.uint16)).save(dark := tmp_path / "dark.png")
+    with listening((lines := list[str]()).append):
+        model.encode_images([dark, dark])
+    assert [line.startswith("2 images of 16 bits") for line in lines if "16 bits" in line] == [True]
+    Image.effect_noise((64, 64), 90).save(torn := tmp_path / "torn.jpg")
+    torn.write_bytes(torn.read_bytes()[:900] + bytes(900))
+    with pytest.raises(DataError, match=r"torn\.jpg"):
+        model.encode_images([torn])
     with pytest.raises(ConfigError, match="encode_images"):
         model.encode_features(np.zeros((2, 8)))
 

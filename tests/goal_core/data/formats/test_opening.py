@@ -66,11 +66,11 @@ def test_pictures_of_twelve_bits_are_said_when_they_are_read(tmp_path: Path, cou
         Image.fromarray(np.full((8, 8), 4_000 + number, np.uint16)).save(root / f"pictures/000{number}.png")
     config, lines = KarpathyConfig(name="tiny", root=str(root)), list[str]()
     with listening(lines.append):
-        (said,) = [one.found for one in check_data(config).findings if "greyscale" in one.found]
+        (said,) = [one.found for one in check_data(config).findings if "16 bits" in one.found]
         assert not lines
         open_dataset(config)
     assert lines == [said]
-    assert said.startswith(f"{count} images of wide greyscale stay below a quarter")
+    assert said.startswith(f"{count} images of 16 bits")
 
 
 def test_what_is_not_used_and_what_is_there_twice_is_counted(tmp_path: Path) -> None:

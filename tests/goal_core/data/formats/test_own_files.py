@@ -16,7 +16,7 @@ from PIL import Image
 from goal_sweep.goal_core.basics.errors import DataError
 from goal_sweep.goal_core.data.config import EmbeddingsConfig, KarpathyConfig, PrecompConfig, SourceConfig
 from goal_sweep.goal_core.data.dataset import SPLIT_NAMES, Dataset
-from goal_sweep.goal_core.data.formats.opening import open_dataset
+from goal_sweep.goal_core.data.formats.opening import check_data, open_dataset
 from tests.helpers.source_layouts import add, write_arrow
 
 pa = pytest.importorskip("pyarrow")
@@ -56,6 +56,13 @@ def shards(folder: Path, members: Mapping[str, str]) -> Path:
             for name, content in (("0.png", picture()), *((name, text.encode()) for name, text in members.items())):
                 add(shard, name.rstrip("*"), content)
     return folder
+
+
+def hugging_face(folder: Path, names: list[str], rows: list[list[str]]) -> None:
+    folder.mkdir()
+    held = [dict(zip(names, [picture(number), *row[1:]], strict=True)) for number, row in enumerate(rows)]
+    write_arrow(folder / "0.arrow", pa.Table.from_pylist(held))
+    (folder / "state.json").write_text('{"_data_files": [{"filename": "0.arrow"}]}')
 
 
 @pytest.mark.parametrize(
@@ -161,10 +168,7 @@ def test_of_two_columns_for_one_thing_the_one_that_is_read_is_said(
     rows = [[*row.split(","), other] for row, other in zip(ROWS.splitlines(), last, strict=True)]
     path = table(tmp_path, "\n".join(map(",".join, [names, *rows])))
     if kind == "arrow":
-        held = [dict(zip(names, [picture(number), *row[1:]], strict=True)) for number, row in enumerate(rows)]
-        (path := tmp_path / "saved").mkdir()
-        write_arrow(path / "0.arrow", pa.Table.from_pylist(held))
-        (path / "state.json").write_text('{"_data_files": [{"filename": "0.arrow"}]}')
+        hugging_face(path := tmp_path / "saved", names, rows)
     if says:
         assert says in opened(path).notes
     else:
@@ -232,3 +236,123 @@ def test_numbers_a_bit_above_one_are_no_black_picture(tmp_path: Path, top: float
         assert opened(path).splits["train"].load_image(0).max() == 255
     (tmp_path / "0.png").write_bytes(encoded(ramp * np.float32(top), "TIFF"))
     refuse(path, f"between 0 and {top:g}, and only those from 0 to 1 are known")
+
+
+@pytest.mark.parametrize(
+    ("header", "rows", "found"),
+    [
+        (",image,caption", "7,{0}.png,a {0}", "a {0}"),
+        ("image,caption,", "{0}.png,a {0},", "a {0}"),
+        ("image,caption,", "{0}.png,a {0}, running", "row 1 has more fields"),
+        ("image,text,caption_id", "{0}.png,a {0},7", "a {0}"),
+        ("image,comment,caption_en", "{0}.png,no,a {0}", "a {0}"),
+        ("image,caption_1,caption_2", "{0}.png,a,b", "'caption_1' and 'caption_2'; name one"),
+        *(("image,caption", f"{{0}}.png,{word}", "row 1: caption") for word in ("NA", "#N/A", "None", "-", "null ")),
+        ("image,caption,subset", "{0}.png,a {0},{1}", "a {0}"),
+        ("image,caption", "{0}.png,a\0 {0}", "NUL"),
+    ],
+)
+@pytest.mark.parametrize("name", ["t.csv", "captions.txt"])
+def test_tables_as_programs_write_them(tmp_path: Path, name: str, header: str, rows: str, found: str) -> None:
+    path = table(tmp_path).with_name(name)
+    path.write_text("\n".join([header, *map(rows.format, range(3), ("training", "valid", "testing"))]))
+    if "{0}" not in found:
+        return refuse(path, found)
+    captions = {one for split in opened(path).splits.values() for one in split.captions}
+    assert captions == {found.format(number) for number in range(3)}
+
+
+@pytest.mark.parametrize(
+    ("other", "taken", "left"),
+    [
+        ({"caption": "a dog", "caption2": "a cat", "id": "a7"}, "caption", ["caption2"]),
+        ({"title": "IMG", "about": "a dog runs", "url": "https://a b c"}, "title", ["about"]),
+        ({"caption": "a dog", "captions": "a cat", "file": "a b c.jpg"}, "caption", ["captions"]),
+        ({"caption": "a dog", "license": "MIT", "size": "7"}, "caption", []),
+    ],
+)
+@pytest.mark.parametrize("kind", ["csv", "arrow", "json"])
+def test_texts_that_are_not_read_are_said_once(
+    tmp_path: Path, kind: str, other: dict[str, str], taken: str, left: list[str]
+) -> None:
+    if kind == "csv":
+        lines = [["image", *other], *([f"{number}.png", *other.values()] for number in range(3))]
+        path = table(tmp_path, "\n".join(map(",".join, lines)))
+    elif kind == "arrow":
+        hugging_face(path := tmp_path / "saved", ["image", *other], [["", *other.values()]] * 3)
+    else:
+        path = shards(tmp_path, {"0.json": json.dumps(other)})
+    found = opened(path)
+    assert found.splits["val"].captions[0] == other[taken]
+    said = f"captions read from column '{taken}', not '{''.join(left)}' (data.caption_column)"
+    assert ";".join(found.notes).count("captions read") == len(left) == ";".join(found.notes).count(said)
+
+
+@pytest.mark.parametrize("value", ["val", "train"])
+def test_a_folder_and_a_column_agree_about_the_split(tmp_path: Path, value: str) -> None:
+    for split in SPLIT_NAMES:
+        rows = [["", "a", value if split == "val" else split]] * 2
+        hugging_face(tmp_path / split, ["image", "caption", "split"], rows)
+    if value == "train":
+        return refuse(tmp_path, r"val/0\.arrow, row 0: split is 'train', but its folder is val")
+    assert opened(tmp_path).splits["val"].num_images == 2
+
+
+@pytest.mark.parametrize("texts", ['["a dog", "a cat"]', "['a dog', 'a cat']"])
+def test_a_list_of_captions_is_one_in_any_file(tmp_path: Path, texts: str) -> None:
+    images = [{"filename": f"{number}.png", "split": SPLIT_NAMES[number], "sentences": texts} for number in range(3)]
+    table(tmp_path).rename(tmp_path / "dataset_x.json").write_text(json.dumps({"images": images}))
+    for number in range(3):
+        (tmp_path / f"{number}.txt").write_text(texts)
+    found = [opened(tmp_path), opened(tmp_path, KarpathyConfig)]
+    for name, held in (("0.json", json.dumps({"caption": texts})), ("0.txt", texts)):
+        for file in tmp_path.iterdir():
+            file.unlink()
+        found.append(opened(shards(tmp_path, {name: held})))
+    assert all(list(one.splits["val"].captions) == ["a dog", "a cat"] for one in found)
+    refuse(shards(tmp_path, {"0.txt": "a\0d"}), r"0\.txt:1 holds NUL")
+
+
+_GREY, _FOUR = np.full((8, 8), 9_000, np.uint16), np.full((8, 8, 4), 90, np.uint8)
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        (encoded(_GREY, "TIFF").replace(b"\x06\x01\x03\0\x01\0\0\0\x01", b"\x06\x01\x03\0\x01\0\0\0\0"), "MinIsWhite"),
+        (encoded(_FOUR, "TIFF").replace(b"\x52\x01\x03\0", b"\x52\xf1\x03\0"), "ExtraSamples"),
+        (encoded(_GREY, "PNG", transparency=9_000), "tRNS"),
+        (encoded(_FOUR[..., 0], "TIFF", tiffinfo={339: 2}), ""),
+        (b"x", r"test-0\.tar: 0\.png: it is damaged"),
+    ],
+)
+def test_pictures_of_a_shard_that_would_be_read_as_others_are_named(tmp_path: Path, content: bytes, says: str) -> None:
+    shards(tmp_path, {"0.txt": "a"})
+    with tarfile.open(tmp_path / "test-0.tar", "w") as shard:
+        add(shard, "0.png", content)
+        add(shard, "0.txt", b"a")
+    if says:
+        refuse(tmp_path, says)
+    else:
+        found = check_data(SourceConfig(name="mine", root=str(tmp_path), min_word_count=1))
+        assert [one.found for one in found.findings if "test-0.tar: 0.png" in one.found and "dark" in one.found]
+
+
+def test_files_that_lie_elsewhere_or_are_not_read_are_named(tmp_path: Path) -> None:
+    path = table(tmp_path, "image,caption\n0.png,a\n1.png,b\n2.png,b\n")
+    (tmp_path / "Images").mkdir()
+    for picture_file in tmp_path.glob("*.png"):
+        picture_file.rename(tmp_path / "Images" / picture_file.name)
+    refuse(path, r"3 of 3 images are missing.*Images/[012]\.png: rename the folder Images to images")
+    path.write_text("image,caption\np/0.png,c\np/1.png,a\np/2.png,b\n")
+    for number, place in enumerate(("p", "p", "images/p")):
+        (tmp_path / place).mkdir(parents=True, exist_ok=True)
+        (tmp_path / place / f"{number}.png").write_bytes(picture(number))
+    refuse(path, r"there is .*p/[012]\.png, while others are elsewhere")
+    for name, says in (("t.jsonl", "pandas"), ("t.json", "karpathy"), ("t.xlsx", "CSV"), ("t.csv.gz", "unpack")):
+        (tmp_path / name).touch()
+        refuse(tmp_path / name, says)
+    for split in SPLIT_NAMES:
+        for part in ("images", "texts", "ids"):
+            np.save(tmp_path / f"{split}_{part}.npy", np.random.default_rng().random((3, 4), np.float32))
+    assert "not read: test_ids.npy, train_ids.npy, val_ids.npy" in opened(tmp_path, EmbeddingsConfig).notes[0]

@@ -15,9 +15,9 @@ from goal_sweep.goal_core.basics.files import json_bytes
 from goal_sweep.goal_core.basics.registry import Plugin
 from goal_sweep.goal_core.data import DataConfig, Dataset
 from goal_sweep.goal_core.data.config import KarpathyConfig, RegionsConfig, SourceConfig
-from goal_sweep.goal_core.data.formats.index import FORMATS
 from goal_sweep.goal_core.data.formats.layout import PICTURES
 from goal_sweep.goal_core.data.formats.opening import open_dataset
+from goal_sweep.goal_core.data.formats.pictures import FORMATS
 from goal_sweep.goal_core.objectives import ObjectiveConfig
 from tests.helpers.karpathy_fixture import write_dataset
 from tests.helpers.region_files import write_regions
