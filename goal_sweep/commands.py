@@ -13,6 +13,7 @@ import sys
 import threading
 import warnings
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -250,13 +251,13 @@ def _run(command: list[str], show: Callable[[], None] | None) -> tuple[int, str]
     reader.start()
     while (status := child.returncode) is None:
         try:
-            child.wait(_LOOK_S)
-        except subprocess.TimeoutExpired:
-            pass
+            with suppress(subprocess.TimeoutExpired):
+                child.wait(_LOOK_S)
+            if show is not None:
+                with suppress(GoalError, OSError):  # a store that cannot be read for a moment
+                    show()
         except KeyboardInterrupt:  # the launch takes it as one wish if the terminal has sent it, too
             child.send_signal(signal.SIGINT)
-        if show is not None:
-            show()
     reader.join(_LOOK_S)
     at = next((n for n, line in enumerate(errors) if line.startswith("error: ")), -1)
     return status, "\n".join(errors[at:] if at >= 0 else errors[-5:])
