@@ -189,7 +189,8 @@ class TrackerThread(Generic[T]):
                     line = f"{self._name}: {type(error).__name__}: {_line(error)}"
                     if not self.trouble:
                         self._warn(f"an update is skipped: {line}")
-                        self.trouble = line  # what follows from it says less
+                    if self._tries > 1 or not self.trouble:  # of a tracker that stays, the first says most
+                        self.trouble = line
                     self._opened.set()
                     return
                 self._tracker = None

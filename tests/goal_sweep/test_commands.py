@@ -4,6 +4,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import nbformat
 import pytest
@@ -12,7 +13,10 @@ from nbconvert.preprocessors import ExecutePreprocessor
 
 import goal_sweep
 from goal_sweep.goal_core.basics.errors import GoalError
+from tests.helpers.paths import SCENES
 from tests.helpers.product import EPOCHS, STORE, num_epochs, tiny_in
+from tests.helpers.results_folder import finished
+from tests.helpers.sweep_cases import SETTINGS
 from tests.helpers.until import until
 
 ROOT = Path(__file__).parents[2]
@@ -24,43 +28,40 @@ print("ended", result.status, set(result.frame["status"]))
 """
 
 
+def test_a_report_returns_what_it_shows(tmp_path: Path, empty_database: Path) -> None:
+    finished(tmp_path, empty_database)
+    where: dict[str, Any] = {"set": SETTINGS, "store": tmp_path}
+    result = goal_sweep.report(SCENES, out=tmp_path / "apart", **where)
+    assert (tmp_path / "apart" / "report.html").is_file()
+    assert result.frame.equals(goal_sweep.results(SCENES, **where))
+    assert len(result.blocks) == 2
+    for block in result.blocks:
+        assert isinstance(result.heatmap("R@5", block), Figure)
+    with pytest.raises(GoalError, match="no block 'other'"):
+        result.heatmap(block="other")
+    page = result._repr_html_()
+    assert all(text.partition(" ")[0] in page for text in result.verdict)
+    assert "data:image/png" in page
+    with pytest.raises(GoalError, match="it has con/con, sig/cir"):
+        result.best("con/nca")
+
+
+@pytest.mark.exhaustive
 @pytest.mark.integration
-@pytest.mark.slow
 def test_a_launch_returns_its_results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tiny_in(tmp_path / "own"))
     assert "tiny: valid" in goal_sweep.validate("tiny.yaml")[0]
     assert [row["trainings"] for row in goal_sweep.plan("tiny.yaml")["stages"]] == [2, 2]
     result = goal_sweep.launch("tiny.yaml")
     assert result.status == 0
-    assert result.frame.equals(goal_sweep.results("tiny.yaml"))
     assert set(goal_sweep.status("tiny.yaml")["state"]) == {"done"}
-    assert len(result.blocks) == 2
-    for block in result.blocks:
-        assert isinstance(result.heatmap("R@5", block), Figure)
-    with pytest.raises(GoalError, match="no block 'other'"):
-        result.heatmap(block="other")
     (checkpoint,) = result.frame.query("pair == 'con' and stage == 'finetune'")["checkpoint"]
     vectors = result.best("con/con").encode_texts(["a red circle"])
     assert (vectors == goal_sweep.load(checkpoint).encode_texts(["a red circle"])).all()
-    page = result._repr_html_()
-    assert all(text.partition(" ")[0] in page for text in result.verdict)
-    assert "data:image/png" in page
-    assert goal_sweep.report("tiny.yaml", out="apart").folder == Path("apart")
-    assert Path("apart/report.html").is_file()
 
 
-def test_the_variable_of_the_store_means_what_it_means_to_the_launch(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tiny_in(tmp_path / "own"))
-    monkeypatch.setenv("GOAL_SWEEP_STORE", str(tmp_path / "other"))
-    for call in (goal_sweep.results, goal_sweep.report):
-        with pytest.raises(GoalError, match=str(tmp_path / "other")):
-            call("tiny.yaml")
-
-
+@pytest.mark.exhaustive
 @pytest.mark.integration
-@pytest.mark.slow
 def test_an_interrupt_saves_and_returns(tmp_path: Path) -> None:
     folder = tiny_in(tmp_path / "own")
     with (folder / "said").open("w") as said:
@@ -103,6 +104,6 @@ def test_the_notebook_runs_as_it_stands(tmp_path: Path) -> None:
     ExecutePreprocessor(timeout=None).preprocess(notebook, {"metadata": {"path": str(tmp_path)}})
     shown = [output for cell in notebook.cells for output in cell.get("outputs", ())]
     assert not [output for output in shown if output.output_type == "error"]
-    grids = [output.data["text/html"] for output in shown if "30 done" in output.get("data", {}).get("text/html", "")]
+    grids = [output.data["text/html"] for output in shown if "12 done" in output.get("data", {}).get("text/html", "")]
     assert len(grids) == 1
     assert sum("image/png" in output.get("data", {}) for output in shown) == 1

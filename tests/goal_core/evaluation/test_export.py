@@ -43,10 +43,9 @@ def dual(folder: Path) -> ModelConfig:
 @pytest.mark.parametrize(
     ("kind", "name"),
     [
-        *(("onnx", name) for name in ("GRU", "vse_infty", "xvlm", "clip")),
-        ("torch", "GRU"),
-        *(pytest.param("onnx", name, marks=pytest.mark.exhaustive) for name in ("encoder", "siglip")),
-        *(pytest.param("torch", name, marks=pytest.mark.exhaustive) for name in MODELS if name != "GRU"),
+        ("onnx", "GRU"),
+        *(pytest.param("onnx", name, marks=pytest.mark.exhaustive) for name in MODELS if name != "GRU"),
+        *(pytest.param("torch", name, marks=pytest.mark.exhaustive) for name in MODELS),
     ],
 )
 def test_towers_alone_give_the_vectors_of_the_model(
