@@ -200,8 +200,10 @@ def _arguments(
 def _result(
     arguments: SweepArguments, stores: Sequence[str] = (), out: Path | None = None, *, status: int = 0
 ) -> SweepResult:
-    from goal_sweep.runners.cli.reports import report_target
-    from goal_sweep.sweep_result import SweepResult
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "IProgress not found")  # tqdm's, of bars that nothing here shows
+        from goal_sweep.runners.cli.reports import report_target
+        from goal_sweep.sweep_result import SweepResult
 
     target = report_target(arguments.sweep, arguments.overrides, stores)
     return SweepResult(target=target, folder=out or target.folder, status=status)
@@ -237,7 +239,10 @@ def _grid(arguments: SweepArguments) -> Callable[[], None]:
 def _run(command: list[str], show: Callable[[], None] | None) -> tuple[int, str]:
     """Run a launch, drawing it if it is to be shown. Returns its exit status, and the errors it ended with."""
     output = None if show is None else subprocess.DEVNULL  # the report's addresses, which the result has
-    child = subprocess.Popen(command, stdout=output, stderr=subprocess.PIPE, text=True, errors="replace")
+    colours = () if show is None else ("FORCE_COLOR", "CLICOLOR_FORCE")  # of a kernel, which shows no bar
+    environment = {name: value for name, value in os.environ.items() if name not in colours}
+    pipe: dict[str, Any] = {"stderr": subprocess.PIPE, "text": True, "errors": "replace"}
+    child = subprocess.Popen(command, stdout=output, env=environment, **pipe)
     errors: list[str] = []
 
     def read() -> None:

@@ -90,12 +90,16 @@ class SweepResult:
         return load_model(store.folder_of(best["cell"], best["stage"], best["training"]).path(BEST))
 
     def __repr__(self) -> str:
-        return "\n".join((*self.verdict, str(self.folder / PAGE)))
+        return "\n".join((*self.verdict, *self._page()))
 
     def _repr_html_(self) -> str:
         texts = "".join(f"<p>{html.escape(text)}</p>" for text in self.verdict)
-        page = html.escape(str(self.folder / PAGE))
-        return f"<div>{texts}{self._picture()}<p><small>Report: <code>{page}</code></small></p></div>"
+        pages = "".join(f"<p><small>Report: <code>{html.escape(page)}</code></small></p>" for page in self._page())
+        return f"<div>{texts}{self._picture()}{pages}</div>"
+
+    def _page(self) -> list[str]:
+        """The report; none after a launch that ended before it."""
+        return [str(self.folder / PAGE)] if (self.folder / PAGE).is_file() else []
 
     def _picture(self) -> str:
         if not self.blocks:
