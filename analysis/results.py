@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from goal_sweep.analysis.blocks import BLOCK_COLUMNS, OF_EACH, BlockKey
+from goal_sweep.analysis.blocks import BLOCK_COLUMNS, OF_EACH, BlockKey, Objective
 from goal_sweep.analysis.wording import configuration_values
 from goal_sweep.goal_core.basics.files import parquet_table
 from goal_sweep.goal_core.evaluation.metrics import METRICS, RSUM
@@ -170,6 +170,15 @@ def _results(header: Header, table: pa.Table) -> SweepResults:
     return SweepResults(header=header, runs=frame[reports].copy(), candidates=frame[~reports].copy(), table=table)
 
 
+def objective_named(header: Header, text: str) -> Objective:
+    """One of a sweep's objectives, such as ``con/nca`` or the baseline ``infonce``; else a `ResultsError`."""
+    pair, _, triplet = text.partition("/")
+    if (pair, triplet or LOSS) not in header.objectives:
+        names = ", ".join("/".join(name).removesuffix(f"/{LOSS}") for name in header.objectives)
+        raise ResultsError(f"{header.sweep} has no objective {text!r}; it has {names}")
+    return pair, triplet or LOSS
+
+
 def best_runs(results: SweepResults, objective: str = "") -> pd.DataFrame:
     """The trainings of a sweep's best model on val: a row for each seed, that of the highest val rsum first.
 
@@ -184,11 +193,8 @@ def best_runs(results: SweepResults, objective: str = "") -> pd.DataFrame:
     """
     runs, header = results.counted[results.counted[RSUM.val].notna()], results.header
     if objective:
-        pair, _, triplet = objective.partition("/")
-        if (pair, triplet or LOSS) not in header.objectives:
-            names = ", ".join("/".join(name).removesuffix(f"/{LOSS}") for name in header.objectives)
-            raise ResultsError(f"{header.sweep} has no objective {objective}; it has {names}")
-        runs = runs[(runs["pair"] == pair) & (runs["triplet"] == (triplet or LOSS))]
+        pair, triplet = objective_named(header, objective)
+        runs = runs[(runs["pair"] == pair) & (runs["triplet"] == triplet)]
     if runs.empty:
         of = f" with {objective}" if objective else ""
         raise ResultsError(f"no model of {header.sweep}{of} is finished; goal-sweep launch trains it")

@@ -21,6 +21,7 @@ import pandas as pd
 
 from goal_sweep.frame import Paths, stores_of
 from goal_sweep.goal_core.basics.errors import GoalError, UnfinishedError
+from goal_sweep.runners.launch.signals import INTERRUPTED, STOPPED
 
 if TYPE_CHECKING:
     from goal_sweep.runners.cli.options import SweepArguments
@@ -30,7 +31,7 @@ _LOOK_S = 1.0
 """Seconds between two looks at the store while a notebook shows a launch."""
 _WIDTH = 100
 """Columns of that grid."""
-_FAILED, _USAGE, _STOPPED, _INTERRUPTED = 1, 2, 75, 130
+_FAILED, _USAGE = 1, 2
 
 
 def launch(
@@ -77,9 +78,9 @@ def launch(
     status, said = _run([sys.executable, "-P", "-m", "goal_sweep.runners.cli", *words[1:]], show)
     if status == _USAGE:
         raise GoalError(said.removeprefix("error: "))
-    if status == _STOPPED:
+    if status == STOPPED:
         raise UnfinishedError(f"{said}\nthe same call continues".strip())
-    if status not in (0, _FAILED, _INTERRUPTED):
+    if status not in (0, _FAILED, INTERRUPTED):
         raise RuntimeError(f"the launch ended with status {status}: {said}")
     if status == _FAILED:
         warnings.warn(f"some cells failed: {arguments.command('logs', '--failed')}", stacklevel=2)

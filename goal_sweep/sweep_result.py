@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import html
-import tempfile
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -13,20 +12,17 @@ from typing import TYPE_CHECKING
 import pandas as pd
 
 from goal_sweep.analysis.figures.blocks import draw_heatmap
-from goal_sweep.analysis.figures.canvas import assign_colours, write_figure
+from goal_sweep.analysis.figures.canvas import Picture, assign_colours, drawn
 from goal_sweep.analysis.report.folder import PAGE
 from goal_sweep.analysis.report.writing import opening
 from goal_sweep.analysis.results import best_runs
 from goal_sweep.analysis.statistics.aggregation import Inputs
 from goal_sweep.frame import frame_of
 from goal_sweep.goal_core.basics.errors import GoalError
-from goal_sweep.goal_core.checkpoints.names import BEST
 from goal_sweep.runners.cli.reports import ReportTarget
 from goal_sweep.runners.store import Store
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
     from goal_sweep.goal_core.evaluation.trained_model import RetrievalModel
 
 
@@ -59,7 +55,7 @@ class SweepResult:
         """The titles of the grids that have a heatmap: one for each data, model, stage and value of an axis."""
         return tuple(block.key.title for block in self._inputs.blocks if block.grids_of("R@1")[0].means)
 
-    def heatmap(self, measure: str = "R@1", block: str = "") -> Figure:
+    def heatmap(self, measure: str = "R@1", block: str = "") -> Picture:
         """Draw a grid of mean ± std over seeds, both directions side by side.
 
         Args:
@@ -74,7 +70,8 @@ class SweepResult:
         wanted = block or next((title for title in answered if title in titles), "")
         for found in self._inputs.blocks:
             if found.key.title == wanted and wanted in titles:
-                return draw_heatmap(found, assign_colours(one.key for one in self._inputs.blocks)[found.key], measure)
+                colours = assign_colours(one.key for one in self._inputs.blocks)
+                return drawn(draw_heatmap, found, colours[found.key], measure)
         raise GoalError(f"no block {block!r} has results; there are: {'; '.join(titles) or 'none'}")
 
     def best(self, objective: str = "") -> RetrievalModel:
@@ -87,7 +84,7 @@ class SweepResult:
 
         best = best_runs(self._inputs.results, objective).iloc[0]
         store = Store(best["store"] or self.target.config.store)
-        return load_model(store.folder_of(best["cell"], best["stage"], best["training"]).path(BEST))
+        return load_model(store.weights_of(best))
 
     def __repr__(self) -> str:
         return "\n".join((*self.verdict, *self._page()))
@@ -104,9 +101,7 @@ class SweepResult:
     def _picture(self) -> str:
         if not self.blocks:
             return ""
-        with tempfile.TemporaryDirectory() as folder:
-            write_figure([path := Path(folder, "heatmap.png")], self.heatmap)
-            content = base64.b64encode(path.read_bytes()).decode("ascii")
+        content = base64.b64encode(self.heatmap().png()).decode("ascii")
         return (
             f'<img alt="Mean ± std of R@1 by objective" style="max-width: 100%" src="data:image/png;base64,{content}">'
         )

@@ -10,7 +10,17 @@ from matplotlib.patches import Rectangle
 from matplotlib.ticker import MaxNLocator
 
 from goal_sweep.analysis.blocks import NEAR, BlockResults, CellSummary, Grid
-from goal_sweep.analysis.figures.canvas import FAINT, INK, PALE, TITLE_PLACE, panels, scale_of, style_panel, text_colour
+from goal_sweep.analysis.figures.canvas import (
+    FAINT,
+    INK,
+    PALE,
+    TITLE_PLACE,
+    Picture,
+    panels,
+    scale_of,
+    style_panel,
+    text_colour,
+)
 from goal_sweep.goal_core.evaluation.metrics import DIRECTION_TITLES
 
 _CELL = (1.22, 0.56)
@@ -19,7 +29,7 @@ _LONGEST = 9
 """Letters of the longest name of a pair weight that has the usual size."""
 
 
-def draw_heatmap(block: BlockResults, colour: str, measure: str = "R@1") -> Figure:
+def draw_heatmap(block: BlockResults, colour: str, measure: str = "R@1") -> Picture:
     """Draw one measure of a block in its full colour, RRGGBB or `CIVIDIS`.
 
     Both directions are side by side, each on its own colour scale. The best cell is bold and framed, the second best

@@ -109,12 +109,21 @@ def families() -> list[str]:
     return [_FONT, *(name for name in [next(found, "")] if name)]
 
 
-class _Shown(Figure):
+class Picture(Figure):
     """A figure that a notebook shows, also one that has not loaded pyplot."""
 
-    def _repr_png_(self) -> bytes:
-        self.savefig(content := BytesIO(), format="png")
+    def png(self) -> bytes:
+        """The figure as a PNG file."""
+        self.savefig(content := BytesIO(), format="png", **_OPTIONS[".png"])
         return content.getvalue()
+
+    _repr_png_ = png
+
+
+def drawn(draw: Callable[..., Picture], *arguments: Any) -> Picture:
+    """Draw a figure in this machine's fonts."""
+    with rc_context({"font.family": families()}):
+        return draw(*arguments)
 
 
 def panels(
@@ -129,7 +138,7 @@ def panels(
     bottom: float = 0.5,
     between: tuple[float, float] = (0.3, 0.5),
     **sharing: Any,
-) -> tuple[Figure, list[list[Axes]]]:
+) -> tuple[Picture, list[list[Axes]]]:
     """A figure of rows and columns of panels of a size, with a title above and a note below; all lengths in inches.
 
     Matplotlib's own layout engines measure every text of a figure first, which takes as long as drawing it.
@@ -141,7 +150,7 @@ def panels(
     )
     top, bottom = top + 0.22 * len(heads), bottom + 0.15 * len(notes)
     height = bottom + rows * high + (rows - 1) * between[1] + top
-    figure = _Shown(figsize=(width, height), dpi=150, facecolor="white")
+    figure = Picture(figsize=(width, height), dpi=150, facecolor="white")
     FigureCanvasAgg(figure)
     sides = {"left": left / width, "right": 1 - right / width, "bottom": bottom / height, "top": 1 - top / height}
     figure.subplots_adjust(**sides, wspace=between[0] / wide, hspace=between[1] / high)

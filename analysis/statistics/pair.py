@@ -15,6 +15,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from goal_sweep.analysis.blocks import BlockResults, Objective
+from goal_sweep.analysis.results import objective_named
 from goal_sweep.analysis.statistics.aggregation import Inputs
 from goal_sweep.analysis.statistics.comparison import saved_ranks
 from goal_sweep.analysis.wording import seeds_text
@@ -122,14 +123,11 @@ def pair_of(inputs: Inputs, first: str, second: str, *, stage: str = "", backbon
         backbone: needed where the sweep has several.
     """
     results, header = inputs.results, inputs.results.header
-    known = {"/".join(name): name for name in header.objectives}
-    for text in (first, second):
-        if text not in known:
-            raise ResultsError(f"{header.sweep} has no objective {text!r}; it has {', '.join(known)}")
-    if first == second:
+    names = objective_named(header, first), objective_named(header, second)
+    if names[0] == names[1]:
         raise ResultsError(f"{first} is given twice; give two objectives")
     block = _block(inputs, stage or header.stages[-1], backbone)
-    names, done = (known[first], known[second]), results.of_block(results.counted, block.key)
+    done = results.of_block(results.counted, block.key)
     one, other = (done[(done["pair"] == name[0]) & (done["triplet"] == name[1])].set_index("seed") for name in names)
     seeds = sorted({*one.index} & {*other.index})
     if not seeds:

@@ -12,7 +12,6 @@ from goal_sweep.analysis.results import SweepResults, best_runs
 from goal_sweep.goal_core.basics.atomic import scratch_folder
 from goal_sweep.goal_core.basics.errors import GoalError, first_line
 from goal_sweep.goal_core.checkpoints.file import flat, read_model, write_model
-from goal_sweep.goal_core.checkpoints.names import BEST
 from goal_sweep.goal_core.evaluation.metrics import METRICS
 from goal_sweep.runners.store import Store
 
@@ -34,7 +33,7 @@ def push(
         force: also replace files that others have written there.
     """
     best = {str(name): value for name, value in best_runs(results, objective).iloc[0].items()}
-    trained = read_model(store.folder_of(best["cell"], best["stage"], best["training"]).path(BEST))
+    trained = read_model(store.weights_of(best))
     text = model_card(results, objective, published=(repository, _MODEL))
     card = f"---\n{_front_matter(best, repository, licence)}\n---\n{text}"
     try:

@@ -106,8 +106,7 @@ def tested(config: SweepPlaces, pair: Pair, seed: int, device: str) -> Tested:
     with progress_bar("ranking") as count:
         for number, run in enumerate(runs.loc[seed] for runs in pair.runs):
             count("the test split", number, len(pair.runs))
-            cell, stage, key, weights = (str(run[name]) for name in ("cell", "stage", "training", "checkpoint"))
-            path = store.folder_of(cell, stage, key).path(Path(weights).name)
+            path = store.weights_of(run)
             opened = open_checkpoint(path, root=root, device=device, splits=["test"], indexes=store.indexes)
             if opened.encoder.heads.rerank_top:
                 raise GoalError(f"{run['framework']} re-ranks; compare shows rankings by similarity alone")
@@ -130,10 +129,9 @@ def print_pair(pair: Pair, directions: Iterable[Direction], console: Console) ->
         lines += [f"  {' - '.join(pair.titles)}: {pair.difference(way.key)}", f"  queries: {counts}"]
         for title, words in zip(pair.titles, way.words, strict=True):
             listed = ", ".join(f"{one.word} {one.better}:{one.worse}" for one in words)
-            lines += (
-                [f"  words where {title} does better than elsewhere (only it right:only the other): {listed}"]
-                if listed
-                else []
-            )
+            if listed:
+                lines.append(
+                    f"  words where {title} does better than elsewhere (only it right:only the other): {listed}"
+                )
     for line in lines:
         console.print(fill(line, console.width, subsequent_indent=" " * 4, break_on_hyphens=False))

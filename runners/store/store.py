@@ -36,7 +36,7 @@ from urllib.parse import urlsplit
 from goal_sweep.goal_core.basics.atomic import DamagedError, StorageError, make_scratch_folder
 from goal_sweep.goal_core.basics.errors import UnfinishedError
 from goal_sweep.goal_core.basics.files import json_bytes
-from goal_sweep.goal_core.checkpoints.names import LAST
+from goal_sweep.goal_core.checkpoints.names import BEST, LAST
 from goal_sweep.goal_core.data.formats.index import own_indexes
 from goal_sweep.runners.store.attempts import counted_failures
 from goal_sweep.runners.store.storage import LOCAL, Storage, read_json
@@ -122,6 +122,14 @@ class Store:
     def folder_of(self, cell_id: str, stage: str, key: str) -> TrainingFolder:
         """The folder of a training that is known only by its cell id, stage and key."""
         return TrainingFolder(self._cell_folder(cell_id) / f"{stage}-{key}", self.storage)
+
+    def weights_of(self, row: Any) -> Path:
+        """The weights of a finished training as a file of this machine.
+
+        Args:
+            row: that of the results table: a mapping, or a Series of pandas.
+        """
+        return self.folder_of(str(row["cell"]), str(row["stage"]), str(row["training"])).path(BEST)
 
     def cell_folders(self) -> list[Path]:
         """The folder of every cell that the store knows."""
