@@ -24,10 +24,10 @@ from numpy.typing import NDArray
 
 from goal_sweep.goal_core.basics.errors import ChangedDataError, DataError, MissingDataError
 from goal_sweep.goal_core.basics.files import StoredArray, Texts, digest_of, key_of, opened, stamp_of
-from goal_sweep.goal_core.data.config import DataConfig, ScenesConfig
+from goal_sweep.goal_core.data.config import SHIPPED, DataConfig, ScenesConfig
 from goal_sweep.goal_core.data.dataset import COUNTED, SPLIT_NAMES, Dataset, Split, fingerprint_of, importers
 from goal_sweep.goal_core.data.formats.features import FeatureRows
-from goal_sweep.goal_core.data.formats.layout import PICTURES, check_backslashes, check_links
+from goal_sweep.goal_core.data.formats.layout import PICTURES, check_backslashes, check_links, dataset_folder
 from goal_sweep.goal_core.data.formats.pictures import decode_image, examined
 from goal_sweep.goal_core.data.formats.report import DataReport
 
@@ -295,6 +295,8 @@ def index_path(config: DataConfig, folder: Path) -> Path:
     used = {name: value for name, value in asdict(config).items() if name not in _NOT_READ}
     if used.get("importer"):  # an edit of it may give other rows
         used["importer"] = [used["importer"], importers[used["importer"]].code]
+    if str(config.root).startswith(SHIPPED):  # two installations have two places
+        used["root"] = str(dataset_folder(str(config.root)))
     if config.root is not None and used.get("annotations") == "auto":  # a second file there must be noticed
         used["annotations"] = sorted(path.name for path in Path(config.root).expanduser().glob("dataset_*.json"))
     return folder / f"{config.format}-{key_of([VERSION, used])}.index"

@@ -8,6 +8,7 @@ import pytest
 from goal_sweep.goal_core.basics.errors import ConfigError, DataError, MissingDataError
 from goal_sweep.goal_core.data import Dataset
 from goal_sweep.goal_core.data.config import PrecompConfig
+from goal_sweep.goal_core.data.formats import layout
 from goal_sweep.goal_core.data.formats.opening import check_data, open_dataset
 from tests.helpers.vector_files import vectors, write_vectors
 
@@ -134,6 +135,16 @@ def test_rows_that_do_not_fit_the_captions_are_refused(tmp_path: Path) -> None:
 def test_shipped_datasets_are_named_where_there_is_none() -> None:
     with pytest.raises(MissingDataError, match="no dataset 'shipped:nothing' ships with goal-sweep; there is"):
         opened("shipped:nothing")
+
+
+def test_two_installations_with_one_folder_of_indexes_each_read_their_own_dataset(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for installation in ("one", "two"):
+        folder = write_vectors(tmp_path / installation / "toy")
+        monkeypatch.setattr(layout, "SHIPPED_FOLDER", folder.parent)
+        reader = open_dataset(PrecompConfig(name="toy", root="shipped:toy"), tmp_path / "indexes").splits["test"].reader
+        assert reader.file.path.startswith(str(folder))  # type: ignore[union-attr]  # features have a file
 
 
 def test_the_shipped_emoji_vectors_are_complete_small_and_white() -> None:
