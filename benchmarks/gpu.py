@@ -59,13 +59,16 @@ TESTS = (
 )
 LARGE, SMALL = f"{SHARED} --images 2000 {RESNET152}", f"{SHARED} {TINY}"
 STEPS = (
-    Step("finetune", "what decides the hours: fine-tuning ResNet-152, by arithmetic, compiled or not",
+    Step("finetune", "what decides the hours: ResNet-152 in bf16, compiled, with channels last, and neither",
          "benchmarks.steps",
-         f"{SMALL} --rows compiled finetune --precisions bf16 --sources pack",
-         f"{LARGE} --rows compiled finetune --precisions bf16 tf32 fp32 --sources pack", limit=200),
+         f"{SMALL} --rows compiled finetune channels-first --precisions bf16 --sources pack",
+         f"{LARGE} --rows compiled finetune channels-first --precisions bf16 --sources pack", limit=120),
+    Step("float32", "the same in tf32 and fp32", "benchmarks.steps",
+         f"{SMALL} --rows finetune --precisions tf32 fp32 --sources pack",
+         f"{LARGE} --rows finetune compiled --precisions tf32 fp32 --sources pack", limit=150),
     Step("tests", "every GPU test of goal_core", "pytest", TESTS, TESTS, limit=150),
     Step("frozen", "ResNet-152, frozen, on photographs: cells alone, sharing and stacked", "benchmarks.steps",
-         f"{SMALL} --rows one heads trunk --sources files pack --cells 3",
+         f"{SMALL} --rows one heads --sources files pack --cells 3",
          f"{LARGE} --rows one heads --precisions bf16 tf32 --sources files pack", limit=150),
     Step("ratios", "objectives and recall against one product", "benchmarks.ratios",
          "--batch 16 --dim 8 --images 50 --rounds 1", "--batch 1024 4096", limit=60),

@@ -21,18 +21,23 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from benchmarks.program import Report, Row, run
 from benchmarks.units import UNIT, data_of, photographs, timed, unit_of, usual_steps
 from goal_sweep.goal_core.data.formats.opening import open_dataset
 from goal_sweep.goal_core.data.packs import plan_pack, write_pack
+from goal_sweep.goal_core.models.backbones import ImageBackbone
 
 TUNED = {"stage": "finetune"}
 ROWS: Mapping[str, Mapping[str, Any]] = {
     "one": {}, "trunk": {"sharing": "trunk"}, "heads": {"sharing": "heads"}, "usual": {},
     "finetune": TUNED, "compiled": {**TUNED, "compile": "on"}, "usual-finetune": TUNED,
+    "channels-first": {**TUNED, "channels_first": True},
     **{f"{count}-chunks": {**TUNED, "chunks": count} for count in (2, 4, 8)},
 }  # fmt: skip
-"""What each row trains: one cell, or with `sharing` all of them. Those called usual are `benchmarks.units`."""
+"""What each row trains: one cell, or with `sharing` all of them. Those called usual are `benchmarks.units`. On a GPU
+channels come last except in `channels-first`."""
 OPTIONS = {**UNIT, "cells": 15, "rows": ("one", "trunk", "heads"), "sources": ("files",), "precisions": ("fp32",)}
 
 
@@ -66,6 +71,9 @@ def _row(given: argparse.Namespace, root: Path, source: str, precision: Any, nam
 
 def _measured(given: argparse.Namespace, root: Path, source: str, precision: Any, name: str) -> dict[str, float]:
     changes = dict(ROWS[name])
+    if changes.pop("channels_first", False):  # in this process, which is the row's own
+        placed = ImageBackbone.placed
+        ImageBackbone.placed = lambda self, device, **how: placed(self, torch.device("cpu"), **how).to(device)  # type: ignore[method-assign]
     if count := changes.pop("chunks", 0):
         changes["stage_settings"] = {"micro_batch": given.batch // count}
     data = data_of(root, given.size, "none" if source == "kept" else "crop_flip")

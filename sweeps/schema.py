@@ -108,7 +108,7 @@ class ExecutionConfig(Settings):
     """Largest number of cells in a unit; 0 means no limit. `auto`: with which each stage ends earliest on the devices
     at hand. A number above 1 needs another sharing than `none`."""
     compile: Compile = "auto"
-    """`torch.compile` of image backbones: `on`, `off`, or `auto`: on a GPU from 1,000 steps on."""
+    """`torch.compile` of image backbones and text encoders: `on`, `off`, or `auto`: on a GPU from 1,000 steps on."""
     deterministic: bool = False
     """On a GPU, only kernels that give the same bits in every run."""
     ray_timeout: Annotated[int, Range(at_least=10)] = 600

@@ -73,6 +73,21 @@ def send(tensor: Tensor, device: torch.device) -> Tensor:
     return tensor.to(device, non_blocking=True)
 
 
+def fetched(tensor: Tensor) -> Callable[[], Tensor]:
+    """Begin to copy a tensor to the CPU. What is returned waits for the copy alone, and gives it."""
+    copy = tensor.to("cpu", non_blocking=True)
+    if tensor.device.type != "cuda":
+        return lambda: copy
+    done = torch.cuda.Event()  # type: ignore[no-untyped-call]
+    done.record()
+
+    def wait() -> Tensor:
+        done.synchronize()
+        return copy
+
+    return wait
+
+
 def set_arithmetic(precision: str) -> None:
     """Set the arithmetic of this process's products and convolutions of float32 numbers on a GPU.
 
@@ -86,33 +101,39 @@ def set_arithmetic(precision: str) -> None:
         torch.backends.cudnn.allow_tf32 = precision == "tf32"
 
 
-def set_precision(module: nn.Module, precision: str) -> None:
-    """Have the backbones and text encoders in a module compute in bfloat16, or as their weights are."""
+def set_arithmetic_of(module: nn.Module, precision: str, *, compiles: bool = False) -> None:
+    """Have the backbones and text encoders in a module compute in bfloat16, or as their weights are, or compiled."""
     for part in module.modules():
-        part.compute_dtype = _HALF.get(precision)  # type: ignore[assignment]  # no parameter of the module
+        part.compute_dtype, part.compiles = _HALF.get(precision), compiles  # type: ignore[assignment]  # no parameters
 
 
 def computing(module: nn.Module, device: torch.device) -> AbstractContextManager[Any]:
-    """The context for a forward pass of a backbone or a text encoder, by `set_precision`."""
+    """The context for a forward pass of a backbone or a text encoder, by `set_arithmetic_of`."""
     dtype = getattr(module, "compute_dtype", None)
     return nullcontext() if dtype is None else torch.autocast(device.type, dtype=dtype)
 
 
-def compiled(function: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
-    """A function as one program of `torch.compile`; where that fails the function as it is, with a warning."""
-    program: Callable[[Tensor], Tensor] | None = torch.compile(function)
+def compiled(function: Callable[..., Tensor], what: str) -> Callable[..., Tensor]:
+    """A function of tensors as one program of `torch.compile`; where that fails the function as it is, with a warning.
 
-    def run(tensor: Tensor) -> Tensor:
+    The program draws the random numbers that the function would.
+
+    Args:
+        what: what the function is, for the warning.
+    """
+    program: Callable[..., Tensor] | None = torch.compile(function, options={"fallback_random": True})
+
+    def run(*tensors: Tensor) -> Tensor:
         nonlocal program
         if program is not None:
             try:
-                return program(tensor)
+                return program(*tensors)
             except Exception as error:  # compilers raise errors of many kinds; a fault of the function shows below
                 if is_out_of_memory(error):
                     raise
-                warn(f"the image backbone is not compiled: {first_line(error)}")
+                warn(f"the {what} is not compiled: {first_line(error)}")
                 program = None
-        return function(tensor)
+        return function(*tensors)
 
     return run
 

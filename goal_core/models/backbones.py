@@ -11,7 +11,7 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from goal_sweep.goal_core.basics.devices import compiled, computing, set_precision
+from goal_sweep.goal_core.basics.devices import compiled, computing, send, set_arithmetic_of
 from goal_sweep.goal_core.basics.errors import WeightsError, first_line, nearest, warn
 from goal_sweep.goal_core.basics.files import seems
 from goal_sweep.goal_core.basics.numerics import derive_seed
@@ -44,7 +44,8 @@ class ImageBackbone(nn.Module):
         super().__init__()
         self.net, self.cells, self._drops = net, cells, drops
         self._layout: torch.memory_format = torch.contiguous_format
-        self._run: Callable[[Tensor], Tensor] = self._features
+        self._run: Callable[..., Tensor] = self._features
+        self._run_texts: Callable[..., Tensor] = getattr(net, "texts", self._features)
         pooled = net.num_features if cells else getattr(net, "head_hidden_size", net.num_features)  # VGG, MobileNetV3
         self.num_features = int(pooled)  # type: ignore[arg-type]  # timm models all carry it
         self.register_buffer("mean", torch.tensor(mean).view(1, 3, 1, 1) * 255, persistent=False)
@@ -58,8 +59,7 @@ class ImageBackbone(nn.Module):
 
     def _texts(self, tokens_BL: Tensor, lengths_B: Tensor) -> Tensor:
         with computing(self, tokens_BL.device):
-            features: Tensor = self.net.texts(tokens_BL, lengths_B)  # type: ignore[operator]  # of two towers
-        return features.float()
+            return self._run_texts(tokens_BL, send(lengths_B, tokens_BL.device)).float()
 
     @property
     def own(self) -> dict[str, Tensor]:
@@ -85,11 +85,13 @@ class ImageBackbone(nn.Module):
 
         On a GPU, and where it is compiled, channels come last, as fast convolutions have them.
         """
-        set_precision(self, precision)
+        set_arithmetic_of(self, precision, compiles=compiles)
         if device.type == "cuda" or compiles:
             self._layout = torch.channels_last
             self.to(memory_format=torch.channels_last)
-        self._run = compiled(self._features) if compiles else self._features
+        self._run = compiled(self._features, "image backbone") if compiles else self._features
+        if compiles and self.texts is not None:
+            self._run_texts = compiled(self.net.texts, "text tower")  # type: ignore[arg-type]  # of two towers
         return self.to(device)
 
     def forward(self, images_B3SS: Tensor) -> Tensor:

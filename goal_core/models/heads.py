@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence
 
-from goal_sweep.goal_core.basics.devices import send, set_precision
+from goal_sweep.goal_core.basics.devices import send, set_arithmetic_of
 from goal_sweep.goal_core.data import Split
 from goal_sweep.goal_core.models.backbones import ImageBackbone
 
@@ -178,9 +178,11 @@ class Encoder:
     """None where images arrive as features of a shared frozen backbone, or as precomputed ones."""
     precision: str
     device: torch.device
+    compiles: bool = False
+    """Whether a text encoder in the heads is compiled."""
 
     def __post_init__(self) -> None:
-        set_precision(self.heads, self.precision)  # a backbone has its own, since it was placed
+        set_arithmetic_of(self.heads, self.precision, compiles=self.compiles)  # a backbone was placed with its own
 
     def train(self, mode: bool) -> None:
         """Switch heads and backbone to training mode, or to evaluation mode."""

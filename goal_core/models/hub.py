@@ -16,7 +16,7 @@ from safetensors import SafetensorError
 from tokenizers import Regex, normalizers, pre_tokenizers
 from torch import Tensor, nn
 
-from goal_sweep.goal_core.basics.devices import computing
+from goal_sweep.goal_core.basics.devices import compiled, computing
 from goal_sweep.goal_core.basics.errors import ConfigError, WeightsError, first_line, nearest
 from goal_sweep.goal_core.basics.files import read_json, seems
 from goal_sweep.goal_core.data.text import Subwords, Wordpieces
@@ -106,15 +106,20 @@ def states_width(encoder: Any) -> int:
 
 def word_states(encoder: Any, tokens_BL: Tensor, lengths_B: Tensor) -> Tensor:
     """The last states (B, L, W) of padded captions by a text encoder of the library or of one's own."""
-    kind = encoder.config.model_type if hasattr(encoder, "config") else ""
-    mask = (attention_mask if kind == "bert" else length_mask)(lengths_B, tokens_BL.shape[1], tokens_BL.device)
-    states: Tensor
+    is_bert = hasattr(encoder, "config") and encoder.config.model_type == "bert"
+    mask = (attention_mask if is_bert else length_mask)(lengths_B, tokens_BL.shape[1], tokens_BL.device)
+    if getattr(encoder, "compiles", False) and not hasattr(encoder, "program"):
+        encoder.program = compiled(partial(_states, encoder), "text encoder")
     with computing(encoder, tokens_BL.device):
-        if kind:
-            states = encoder(input_ids=tokens_BL, attention_mask=mask).last_hidden_state
-        else:
-            states = encoder(tokens_BL, mask)
-    return states.float()
+        return getattr(encoder, "program", partial(_states, encoder))(tokens_BL, mask).float()
+
+
+def _states(encoder: Any, tokens_BL: Tensor, mask: Tensor) -> Tensor:
+    if not hasattr(encoder, "config"):
+        own: Tensor = encoder(tokens_BL, mask)
+        return own
+    states: Tensor = encoder(input_ids=tokens_BL, attention_mask=mask).last_hidden_state
+    return states
 
 
 def tokenizer_of(encoder: str, words: Callable[[], T]) -> T | Subwords:

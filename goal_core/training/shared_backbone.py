@@ -55,7 +55,8 @@ class SharedBackbone:
         self, unit: UnitPlan, initial: InitialModel, fingerprint: str, *, steps: int, alive: Callable[[], None]
     ) -> None:
         pays = unit.device == "cuda" and steps >= _LONG
-        self._compiles = unit.compile == "on" or (unit.compile == "auto" and pays)
+        self.compiles = unit.compile == "on" or (unit.compile == "auto" and pays)
+        """Whether backbones and text encoders are compiled."""
         self.unit, self._initial, self._fingerprint, self._alive = unit, initial, fingerprint, alive
         self.device = torch.device(unit.device)
         self.backbone: ImageBackbone | None = None
@@ -71,7 +72,7 @@ class SharedBackbone:
 
     def placed(self, backbone: ImageBackbone) -> ImageBackbone:
         """A backbone on the unit's device, as the unit computes it."""
-        return backbone.placed(self.device, precision=self.unit.precision, compiles=self._compiles)
+        return backbone.placed(self.device, precision=self.unit.precision, compiles=self.compiles)
 
     def wants_pixels(self) -> bool:
         """Whether training batches need decoded images."""

@@ -204,6 +204,7 @@ class UnitTrainer:
             steps_per_epoch=self._source.steps_per_epoch,
             shared=self._shared.backbone,
             keeps_shared=initial.model.backbone.weights == "random",
+            compiles=self._shared.compiles,
         )
         cell.in_turn = self._path == "heads"
         return cell

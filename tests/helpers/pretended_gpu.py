@@ -62,16 +62,34 @@ class PretendedGpu:
 
     Attributes:
         waits: for each, what was called, and the line of goal_core that did.
+        kernels: how many operations were queued.
     """
 
     def __init__(self) -> None:
         self.waits: list[str] = []
+        self.kernels = 0
 
     def note(self, what: str) -> None:
         """Note a wait."""
         ours = [frame for frame in traceback.extract_stack() if frame.filename.startswith(_GOAL_CORE)]
         where = f"{Path(ours[-1].filename).name}:{ours[-1].lineno}" if ours else "?"
         self.waits.append(f"{what} at {where}")
+
+
+class Event:
+    """Waiting for it is a wait where nothing has been queued since, so that the GPU would idle."""
+
+    def __init__(self, gpu: PretendedGpu) -> None:
+        self._gpu, self._at = gpu, 0
+
+    def record(self) -> None:
+        """Note the kernels that were queued."""
+        self._at = self._gpu.kernels
+
+    def synchronize(self) -> None:
+        """Wait."""
+        if self._gpu.kernels == self._at:
+            self._gpu.note("synchronize()")
 
 
 def place_of(tensor: Tensor) -> str:
@@ -99,6 +117,7 @@ class _Kernels(TorchDispatchMode):
         given = [one for one in tree_leaves((args, kwargs or {})) if isinstance(one, Tensor)]
         places = {place_of(one) for one in given if one.ndim} or {place_of(one) for one in given}
         on_gpu = GPU in places
+        self._gpu.kernels += on_gpu
         if on_gpu and name == "copy_" and place_of(args[0]) != place_of(args[1]):
             self._gpu.note("copy_ between memories")
         elif on_gpu and name in ("index", "index_put", "index_put_", "_index_put_impl_"):
@@ -201,7 +220,7 @@ class _Calls(TorchFunctionMode):
         on_gpu = wanted == GPU
         if on_gpu == (here == GPU):
             return put(self._inside(here, Tensor.to, (tensor, *kept), kwargs), here)
-        if blocking or here != PINNED:
+        if blocking or (on_gpu and here != PINNED):
             how = "to the CPU" if not on_gpu else "to the device" if blocking else "of unpinned memory to the device"
             self._gpu.note(f"copy {how}")
         made = put(tensor.detach().clone(), GPU if on_gpu else CPU)
@@ -222,6 +241,7 @@ def pretended_gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[PretendedGpu]:
     kernels = _Kernels(gpu)
     with monkeypatch.context() as patch:
         _patch_cuda(patch)
+        patch.setattr(torch.cuda, "Event", lambda: Event(gpu))
         with kernels, _Calls(gpu, kernels):
             yield gpu
 

@@ -147,6 +147,8 @@ class Validation:
 
     def close_epoch(self, cells: Sequence[CellTrainer], waited: float) -> None:
         """Evaluate cells whose epoch has ended, record it, and save states, and weights that are the best."""
+        self._roster.each(CellTrainer.settle, cells)
+        cells = [cell for cell in cells if cell.key in self._roster.cells]
         names: list[str] = sorted({"val", self._unit.stage.select_on}) if cells else []
         embedded = {name: self._stacks.embed(cells, self._splits[name]) for name in names}
         load = {"time/data_wait_share": waited, **self._load.metrics()}

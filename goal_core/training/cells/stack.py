@@ -8,14 +8,16 @@ by itself does, and its files do not tell how it was trained.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import cache, partial
 from traceback import clear_frames
+from typing import NoReturn
 
 import torch
 from torch import Tensor, nn
 
-from goal_sweep.goal_core.basics.devices import send
+from goal_sweep.goal_core.basics.devices import fetched, send
 from goal_sweep.goal_core.data.batches import Batch
 from goal_sweep.goal_core.evaluation.recalls import Embedded, EvalSplit, embed_split
 from goal_sweep.goal_core.models.heads import Encoder
@@ -25,6 +27,7 @@ from goal_sweep.goal_core.objectives.stats import ObjectiveStats, describe_unsou
 from goal_sweep.goal_core.training.cells import optim
 from goal_sweep.goal_core.training.cells.trainer import CellTrainer, StepOutcome
 
+_Outcome = dict[str, float] | Exception
 SplitShare = tuple[Embedded, float]
 """What a stack embedded of a split for one cell, and the cell's share of the seconds that it took."""
 
@@ -58,7 +61,7 @@ class Stacks:
             except Exception as error:
                 clear_frames(error.__traceback__)  # they hold the activations
                 self._stacks.pop(alike[0].key, None)
-                outcomes = [error] * len(alike)
+                outcomes = [partial(_raise, error)] * len(alike)
             seconds = (time.perf_counter() - began) / len(alike) + shared_s
             taken |= {cell.key: (outcome, seconds) for cell, outcome in zip(alike, outcomes, strict=True)}
         return taken
@@ -122,17 +125,21 @@ class CellStack:
         self._objectives = StackedObjectives([cell.objective for cell in cells], together=device.type != "cpu")
         self._margins = send(torch.tensor([cell.objective.margin for cell in cells]), device)
         self.encoder = Encoder(heads=heads, backbone=None, precision=first.unit.precision, device=device)
+        self._before: Callable[[], Sequence[_Outcome]] = tuple
+        """Gives what came of the last step in each cell."""
 
     def step(self, inputs: Tensor, batch: Batch) -> list[StepOutcome]:
-        """One optimiser step of every cell from the same features (B, F); waits for the device once."""
+        """One optimiser step of every cell from the same features (B, F); waits at most for the step before."""
         optim.set_lr(self._optimizer, optim.lr_at(self._stage, *self.cells[0].position))
         self._optimizer.zero_grad(set_to_none=True)
         self.encoder.train(True)
-        outcomes = self._compute(inputs, batch)
+        of_step = self._compute(inputs, batch)
         self._optimizer.step()
-        return outcomes
+        self._before()  # so that the seconds of waiting for it are those of all cells
+        self._before = of_step
+        return [partial(_outcome_of, of_step, number) for number in range(len(self.cells))]
 
-    def _compute(self, inputs: Tensor, batch: Batch) -> list[StepOutcome]:
+    def _compute(self, inputs: Tensor, batch: Batch) -> Callable[[], Sequence[_Outcome]]:
         """Everything of a step before weights change: the gradients, clipped, and what to record."""
         first, stage = self.cells[0], self._stage
         images_CBD = self.encoder.heads.encode_images(inputs, batch.region_lengths)
@@ -145,7 +152,7 @@ class CellStack:
         norm_C = optim.clip_each(self._parameters.values(), stage.grad_clip)
         names, numbers_KC = stats.numbers()
         table = torch.cat((numbers_KC, torch.stack((norm_C, stats.sound.to(norm_C))).to(numbers_KC)))
-        return _outcomes(stats, names, table.tolist())
+        return cache(partial(_outcomes, stats, names, fetched(table)))
 
     def embed(self, split: EvalSplit) -> dict[str, Embedded]:
         """The embeddings of a split by every cell, by the cell's key."""
@@ -154,10 +161,10 @@ class CellStack:
         return {cell.key: embedded for cell, embedded in zip(self.cells, both, strict=True)}
 
 
-def _outcomes(stats: ObjectiveStats, names: Sequence[str], table: Sequence[Sequence[float]]) -> list[StepOutcome]:
+def _outcomes(stats: ObjectiveStats, names: Sequence[str], table: Callable[[], Tensor]) -> list[_Outcome]:
     """What came of a step in each cell, from the statistics of its objective, its weights' gradient and `sound`."""
-    outcomes: list[StepOutcome] = []
-    for number, (*values, norm, sound) in enumerate(zip(*table, strict=True)):
+    outcomes: list[_Outcome] = []
+    for number, (*values, norm, sound) in enumerate(zip(*table().tolist(), strict=True)):
         if not sound:
             images_BD, texts_BD = stats.gradient.images[number], stats.gradient.texts[number]
             outcomes.append(NonFiniteError(describe_unsound(images=images_BD, texts=texts_BD)))
@@ -166,6 +173,15 @@ def _outcomes(stats: ObjectiveStats, names: Sequence[str], table: Sequence[Seque
         else:
             outcomes.append({**named(names, values), "weight_grad_norm": norm})
     return outcomes
+
+
+def _outcome_of(step: Callable[[], Sequence[_Outcome]], number: int) -> dict[str, float]:
+    outcome = step()[number]
+    return _raise(outcome) if isinstance(outcome, Exception) else outcome
+
+
+def _raise(error: Exception) -> NoReturn:
+    raise error
 
 
 def dissolve(cells: Iterable[CellTrainer]) -> None:

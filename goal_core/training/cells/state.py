@@ -63,6 +63,7 @@ class CellState:
         backbone: the cell's own backbone; None where the unit shares a frozen one or the data consists of features.
         shared: the unit's frozen backbone, of which a baseline may take the temperature.
         keeps_shared: also save it, because its weights exist nowhere else.
+        compiles: whether the text encoder is compiled; ``backbone`` says it of itself.
     """
 
     def __init__(
@@ -77,6 +78,7 @@ class CellState:
         steps_per_epoch: int,
         shared: ImageBackbone | None = None,
         keeps_shared: bool = False,
+        compiles: bool = False,
     ) -> None:
         self.key, self.cell_id, self.unit, self.files = plan.key, plan.cell_id, unit, files
         self.stage = replace(unit.stage, **plan.own)
@@ -84,7 +86,9 @@ class CellState:
         self.heads, self.backbone, self._kept_backbone = heads, backbone, shared if keeps_shared else None
         self._description, self._steps_per_epoch = description, steps_per_epoch
         device = torch.device(unit.device)
-        self.encoder = Encoder(heads=heads, backbone=backbone, precision=unit.precision, device=device)
+        self.encoder = Encoder(
+            heads=heads, backbone=backbone, precision=unit.precision, device=device, compiles=compiles
+        )
         own = {} if backbone is None else backbone.own
         if shared is not None:
             own = {name: tensor.detach() for name, tensor in shared.own.items()}

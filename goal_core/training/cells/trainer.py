@@ -1,13 +1,18 @@
-"""The steps of one cell: forward pass, the objective's gradient, clipping, optimiser, and the close of an epoch."""
+"""The steps of one cell: forward pass, the objective's gradient, clipping, optimiser, and the close of an epoch.
+
+The numbers of a step are read when the next one has been queued, so that a device never waits for this process. A step
+that went wrong is therefore noticed one step later, but before anything is evaluated or saved.
+"""
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from goal_sweep.goal_core.basics.devices import fetched
 from goal_sweep.goal_core.basics.errors import CollapsedError
 from goal_sweep.goal_core.checkpoints import best_name
 from goal_sweep.goal_core.data.batches import Batch
@@ -19,8 +24,8 @@ from goal_sweep.goal_core.training.cells import optim
 from goal_sweep.goal_core.training.cells.state import CellState
 from goal_sweep.goal_core.training.plan import EpochRecord
 
-StepOutcome = dict[str, float] | Exception
-"""The numbers to record of a step, or why it failed."""
+StepOutcome = Callable[[], dict[str, float]]
+"""Waits for a step, and gives its numbers to record, or raises why it failed."""
 
 
 class CellTrainer(CellState):
@@ -29,6 +34,9 @@ class CellTrainer(CellState):
     It does not depend on the other cells of the unit: a cell's numbers are those it would have alone, in a stack but
     for rounding.
     """
+
+    _unsettled: tuple[str, StepOutcome] | None = None
+    """The last step, as long as its numbers are not recorded: which one it is, and what came of it."""
 
     def step(self, inputs: Tensor, batch: Batch, *, shared_s: float = 0.0) -> None:
         """One optimiser step.
@@ -50,21 +58,9 @@ class CellTrainer(CellState):
         scale = optim.loss_scale(stage, self.epoch, self.next_step, self._steps_per_epoch)
         torch.autograd.backward(loss if scale == 1 else loss * scale)
         norm = optim.clip_gradient(self.parameters, stage.grad_clip)
-        values = self._read(stats, {**extra, **self.heads.take_gradient_norms(), "weight_grad_norm": norm})
-        optim.check_finite(values["weight_grad_norm"], self._at)
+        outcome = _outcome(stats, {**extra, **self.heads.take_gradient_norms(), "weight_grad_norm": norm})
         self.optimizer.step()
-        self.next_step += 1
-        self._record(values)
-        self.seconds += time.perf_counter() - began + shared_s
-
-    def _read(self, stats: ObjectiveStats, own: Mapping[str, Tensor]) -> dict[str, float]:
-        """The numbers of a step. This is where the step waits for the device, and it does so once."""
-        names, numbers_K = stats.numbers()
-        others = torch.stack([value.to(numbers_K) for value in (*own.values(), stats.sound)])
-        *values, sound = torch.cat((numbers_K, others)).tolist()
-        if not sound:
-            raise self._unsound(stats)
-        return named(names, values[: len(names)]) | dict(zip(own, values[len(names) :], strict=True))
+        self._advance(outcome, time.perf_counter() - began + shared_s)
 
     def _descended(self, image_BD: Tensor, text_BD: Tensor, batch: Batch) -> tuple[Tensor, ObjectiveStats]:
         """The scalar whose gradient the step takes, a sum over the batch, and the objective's statistics."""
@@ -73,10 +69,6 @@ class CellTrainer(CellState):
         if self.term == "hinge":
             scalar = optim.sum_hinge(image_BD, text_BD, self.objective.margin, ids)
         return scalar, stats
-
-    def _unsound(self, stats: ObjectiveStats) -> NonFiniteError:
-        rows = stats.gradient
-        return NonFiniteError(f"{self._at}: {describe_unsound(images=rows.images, texts=rows.texts)}")
 
     @property
     def _at(self) -> str:
@@ -102,7 +94,7 @@ class CellTrainer(CellState):
             pairs = replace(self._pairs(inputs, batch), context=())
         _, stats = self._descended(pairs.image_BD, pairs.text_BD, batch)
         if not stats.sound:
-            raise self._unsound(stats)
+            raise NonFiniteError(f"{self._at}: {_unsound(stats)}")
         own = optim.gradient_norm(lambda image, text: self._descended(image, text, batch)[0] / (2 * len(batch)), pairs)
         ids = batch.image_index
         return own, optim.gradient_norm(lambda image, text: self.heads.replaced_loss(image, text, ids), pairs)
@@ -120,15 +112,28 @@ class CellTrainer(CellState):
 
     def take_step(self, outcome: StepOutcome, seconds: float) -> None:
         """Record a step that a stack of cells took for this one."""
-        if isinstance(outcome, NonFiniteError):
-            raise NonFiniteError(f"{self._at}: {outcome}")
-        if isinstance(outcome, Exception):
-            raise outcome
-        optim.check_finite(outcome["weight_grad_norm"], self._at)
-        self.next_step += 1
         self.stacked_steps += 1
-        self._record(outcome)
+        self._advance(outcome, seconds)
+
+    def _advance(self, outcome: StepOutcome, seconds: float) -> None:
+        at = self._at
+        self.next_step += 1
         self.seconds += seconds
+        self.settle()
+        self._unsettled = at, outcome
+
+    def settle(self) -> None:
+        """Wait for the last step and record it, or raise why it failed."""
+        if self._unsettled is None:
+            return
+        (at, outcome), self._unsettled, began = self._unsettled, None, time.perf_counter()
+        try:
+            values = outcome()
+        except NonFiniteError as error:
+            raise NonFiniteError(f"{at}: {error}") from None
+        optim.check_finite(values["weight_grad_norm"], at)
+        self._record(values)
+        self.seconds += time.perf_counter() - began
 
     def _pairs(self, inputs: Tensor, batch: Batch) -> Pairs:
         """The pairs of a batch, encoded in chunks where the stage asks for it."""
@@ -167,6 +172,11 @@ class CellTrainer(CellState):
             long = f"{self.stage.collapse_patience} steps (epoch {self.epoch + 1})"
             near = f"within 1 % of 2 x batch x margin for {long}: every negative is as near as its positive"
             raise CollapsedError(f"the hinge has stayed {near}")
+
+    def save_last(self) -> None:
+        """Save everything from which training continues exactly, unless the last step failed."""
+        self.settle()
+        super().save_last()
 
     def close_epoch(
         self, val_recalls: Mapping[str, float], *, val_s: float, of_unit: Mapping[str, float], test_rsum: float | None
@@ -214,3 +224,21 @@ class CellTrainer(CellState):
         if self.stage.collapse_patience and self.best_rsum == 0:
             raise CollapsedError(f"no {self.stage.select_on} query has its match among the first ten after any epoch")
         self._load_weights(self.files.path(best_name(self.best_epoch)), self.key, self.best_epoch)
+
+
+def _outcome(stats: ObjectiveStats, own: Mapping[str, Tensor]) -> StepOutcome:
+    names, numbers_K = stats.numbers()
+    others = torch.stack([value.to(numbers_K) for value in (*own.values(), stats.sound)])
+    numbers = fetched(torch.cat((numbers_K, others)))
+
+    def outcome() -> dict[str, float]:
+        *values, sound = numbers().tolist()
+        if not sound:
+            raise NonFiniteError(_unsound(stats))
+        return named(names, values[: len(names)]) | dict(zip(own, values[len(names) :], strict=True))
+
+    return outcome
+
+
+def _unsound(stats: ObjectiveStats) -> str:
+    return describe_unsound(images=stats.gradient.images, texts=stats.gradient.texts)
