@@ -68,7 +68,7 @@ STEPS = (
          f"{LARGE} --rows finetune compiled --precisions tf32 fp32 --sources pack", limit=150),
     Step("tests", "every GPU test of goal_core", "pytest", TESTS, TESTS, limit=150),
     Step("frozen", "ResNet-152, frozen, on photographs: cells alone, sharing and stacked", "benchmarks.steps",
-         f"{SMALL} --rows one heads --sources files pack --cells 3",
+         f"{SMALL} --rows one heads --sources files --cells 3",
          f"{LARGE} --rows one heads --precisions bf16 tf32 --sources files pack", limit=150),
     Step("ratios", "objectives and recall against one product", "benchmarks.ratios",
          "--batch 16 --dim 8 --images 50 --rounds 1", "--batch 1024 4096", limit=60),
