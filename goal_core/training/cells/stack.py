@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache, partial
 from traceback import clear_frames
-from typing import NoReturn
 
 import torch
 from torch import Tensor, nn
@@ -50,18 +49,18 @@ class Stacks:
 
     def step(
         self, cells: Sequence[CellTrainer], inputs: Tensor, captions: Batch, *, shared_s: float
-    ) -> Mapping[str, tuple[StepOutcome, float]]:
+    ) -> Mapping[str, tuple[StepOutcome | Exception, float]]:
         """Take a step of cells at the same one: by key the outcome and a share of the seconds, of those that stack."""
-        taken: dict[str, tuple[StepOutcome, float]] = {}
+        taken: dict[str, tuple[StepOutcome | Exception, float]] = {}
         for alike in self._alike(cells):
             began = time.perf_counter()
-            outcomes: Sequence[StepOutcome]
+            outcomes: Sequence[StepOutcome | Exception]
             try:
                 outcomes = self._formed(alike).step(inputs, captions)[: len(alike)]
             except Exception as error:
                 clear_frames(error.__traceback__)  # they hold the activations
                 self._stacks.pop(alike[0].key, None)
-                outcomes = [partial(_raise, error)] * len(alike)
+                outcomes = [error] * len(alike)
             seconds = (time.perf_counter() - began) / len(alike) + shared_s
             taken |= {cell.key: (outcome, seconds) for cell, outcome in zip(alike, outcomes, strict=True)}
         return taken
@@ -177,11 +176,9 @@ def _outcomes(stats: ObjectiveStats, names: Sequence[str], table: Callable[[], T
 
 def _outcome_of(step: Callable[[], Sequence[_Outcome]], number: int) -> dict[str, float]:
     outcome = step()[number]
-    return _raise(outcome) if isinstance(outcome, Exception) else outcome
-
-
-def _raise(error: Exception) -> NoReturn:
-    raise error
+    if isinstance(outcome, Exception):
+        raise outcome
+    return outcome
 
 
 def dissolve(cells: Iterable[CellTrainer]) -> None:

@@ -110,8 +110,10 @@ class CellTrainer(CellState):
         """Epoch and step that come next, both counted from 0, and steps per epoch."""
         return self.epoch, self.next_step, self._steps_per_epoch
 
-    def take_step(self, outcome: StepOutcome, seconds: float) -> None:
-        """Record a step that a stack of cells took for this one."""
+    def take_step(self, outcome: StepOutcome | Exception, seconds: float) -> None:
+        """Record a step that a stack of cells took for this one, or raise why it could not."""
+        if isinstance(outcome, Exception):
+            raise outcome
         self.stacked_steps += 1
         self._advance(outcome, seconds)
 
