@@ -39,15 +39,9 @@ def dual(folder: Path) -> ModelConfig:
     return ModelConfig(framework="dual", backbone=BackboneConfig(name="tiny", weights=str(folder)), embed_dim=12)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("kind", "name"),
-    [
-        ("onnx", "GRU"),
-        *(pytest.param("onnx", name, marks=pytest.mark.exhaustive) for name in MODELS if name != "GRU"),
-        *(pytest.param("torch", name, marks=pytest.mark.exhaustive) for name in MODELS),
-    ],
-)
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("kind", ["onnx", "torch"])
+@pytest.mark.parametrize("name", MODELS)
 def test_towers_alone_give_the_vectors_of_the_model(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, name: str
 ) -> None:
@@ -76,7 +70,7 @@ def test_towers_alone_give_the_vectors_of_the_model(
         np.testing.assert_allclose(rows, expected, rtol=0, atol=1e-5)
 
 
-@pytest.mark.parametrize("regions", [True, False])
+@pytest.mark.parametrize("regions", [True, pytest.param(False, marks=pytest.mark.exhaustive)])
 def test_a_model_of_features_takes_them(tmp_path: Path, regions: bool) -> None:
     data: DataConfig
     if regions:

@@ -14,7 +14,6 @@ from huggingface_hub import ModelCard, constants
 
 import goal_sweep
 from goal_sweep.runners.launch.opened import open_sweep
-from tests.helpers import product
 from tests.helpers.in_process import SWEEP, launch
 from tests.helpers.karpathy_fixture import write_dataset
 from tests.helpers.launches import goal_sweep_here
@@ -80,7 +79,7 @@ class Answers(BaseHTTPRequestHandler):
 def hub(monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
     with Hub() as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
-        monkeypatch.setenv("HF_ENDPOINT", server.address)  # for processes; the library of this one has read it
+        monkeypatch.setenv("HF_ENDPOINT", server.address)  # which the library has read already
         monkeypatch.setattr(constants, "ENDPOINT", server.address)
         monkeypatch.setenv("HF_TOKEN", "hf_mine")
         monkeypatch.delenv("HF_HUB_OFFLINE", raising=False)  # a test before may have found no hub
@@ -100,8 +99,8 @@ def test_model_and_card_are_on_the_hub_without_paths_and_only_they_are_replaced(
         done = goal_sweep_here(tmp_path, *command, *more)
         return done.stdout if done.returncode == 0 else f"{done.returncode}: {done.stderr}"
 
-    first = product.run(tmp_path, *command, "--private")
-    assert (first.returncode, first.stdout) == (0, f"{hub.address}/{NAME}\n"), first.stderr
+    address = f"{hub.address}/{NAME}\n"
+    assert push("--private") == address
     assert hub.files is not None
     assert (hub.private, hub.tokens, set(hub.files)) == (True, {"Bearer hf_mine"}, {"README.md", "model.safetensors"})
     for content in hub.files.values():
@@ -116,13 +115,13 @@ def test_model_and_card_are_on_the_hub_without_paths_and_only_they_are_replaced(
 
     assert "ORG/NAME" in goal_sweep_here(tmp_path, *command[:-1], "tiny-retrieval").stderr
     hub.private = False
-    assert push() == first.stdout  # its own files
+    assert push() == address  # its own files
     assert "public" in push("--private")
     hub.titles["README.md"] = "Update README.md"
     hub.files["README.md"] = b"mine"
     assert "README.md" in push()
     assert hub.files["README.md"] == b"mine"
-    assert push("--force") == first.stdout
+    assert push("--force") == address
     assert hub.files["README.md"] != b"mine"
     monkeypatch.delenv("HF_TOKEN")
     monkeypatch.setattr("goal_sweep.runners.cli.hub.get_token", lambda: None)
