@@ -16,7 +16,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from goal_sweep.analysis.wording import configuration_values, file_stem, mean_text, name_text, seeds_text, signed
 from goal_sweep.goal_core.evaluation.metrics import METRICS, Metric
-from goal_sweep.sweeps.results import BASELINE, LOSS
+from goal_sweep.goal_core.objectives.variants import LOSS, objective_name
+from goal_sweep.sweeps.results import BASELINE
 
 Objective = tuple[str, str]
 """A pair weight and a triplet weight."""
@@ -329,6 +330,8 @@ class BlockResults:
     """By the metric's key."""
     brief: str = "mean ± std of seeds"
     """The most important of the protocol, for the caption of a printed table."""
+    chance: float = 0.0
+    """The rsum up to which an objective is no better than chance; 0 where the ranks are not known."""
 
     @property
     def cells(self) -> Mapping[Objective, CellSummary]:
@@ -338,7 +341,7 @@ class BlockResults:
     @property
     def gaps(self) -> list[tuple[str, Gap]]:
         """``(objective, gap)`` for every missing result."""
-        return [("/".join(objective), gap) for objective, cell in self.cells.items() for gap in cell.gaps]
+        return [(objective_name(objective), gap) for objective, cell in self.cells.items() for gap in cell.gaps]
 
     @property
     def is_empty(self) -> bool:

@@ -17,8 +17,9 @@ from goal_sweep.analysis.blocks import BLOCK_COLUMNS, OF_EACH, BlockKey, Objecti
 from goal_sweep.analysis.wording import configuration_values
 from goal_sweep.goal_core.basics.files import parquet_table
 from goal_sweep.goal_core.evaluation.metrics import METRICS, RSUM
+from goal_sweep.goal_core.objectives.variants import LOSS, objective_name
 from goal_sweep.sweeps.axes import ANY, VARIANT
-from goal_sweep.sweeps.results import DEFAULT, EPOCHS, HEADER_KEY, LOSS, SETTING, TUNED, Header, ResultsError
+from goal_sweep.sweeps.results import DEFAULT, EPOCHS, HEADER_KEY, SETTING, TUNED, Header, ResultsError
 
 _TESTS = [metric.test for metric in METRICS.values()]
 _NUMBERS = [*_TESTS, *(metric.val for metric in METRICS.values())]
@@ -174,7 +175,7 @@ def objective_named(header: Header, text: str) -> Objective:
     """One of a sweep's objectives, such as ``con/nca`` or the baseline ``infonce``; else a `ResultsError`."""
     pair, _, triplet = text.partition("/")
     if (pair, triplet or LOSS) not in header.objectives:
-        names = ", ".join("/".join(name).removesuffix(f"/{LOSS}") for name in header.objectives)
+        names = ", ".join(map(objective_name, header.objectives))
         raise ResultsError(f"{header.sweep} has no objective {text!r}; it has {names}")
     return pair, triplet or LOSS
 

@@ -5,6 +5,8 @@ import re
 from collections.abc import Collection, Iterable, Sequence
 from itertools import groupby
 
+from goal_sweep.goal_core.objectives.variants import objective_name
+
 _NAMES = {"coco": "MS-COCO", "f30k": "Flickr30K", "vsepp": "VSE++", "vse_infty": "VSE∞", "xvlm": "X-VLM"}
 
 
@@ -80,5 +82,5 @@ def list_text(names: Sequence[str]) -> str:
 
 
 def objectives_text(objectives: Iterable[tuple[str, str]]) -> str:
-    """``con/nca, sig/cir``."""
-    return ", ".join("/".join(objective) for objective in objectives)
+    """``con/nca, infonce``."""
+    return ", ".join(map(objective_name, objectives))

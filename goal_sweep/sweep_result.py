@@ -47,7 +47,7 @@ class SweepResult:
 
     @property
     def verdict(self) -> tuple[str, ...]:
-        """What the report says first, in at most three lines; without results, how far the sweep is."""
+        """What the report says first; without results, how far the sweep is."""
         return opening(self._inputs)
 
     @property
@@ -101,7 +101,7 @@ class SweepResult:
     def _picture(self) -> str:
         if not self.blocks:
             return ""
-        content = base64.b64encode(self.heatmap().png()).decode("ascii")
+        content = base64.b64encode(self.heatmap("rsum").png()).decode("ascii")
         return (
-            f'<img alt="Mean ± std of R@1 by objective" style="max-width: 100%" src="data:image/png;base64,{content}">'
+            f'<img alt="Mean ± std of rsum by objective" style="max-width: 100%" src="data:image/png;base64,{content}">'
         )

@@ -16,8 +16,6 @@ from goal_sweep.sweeps.axes import Axis, axis_names
 from goal_sweep.sweeps.identity import from_mapping, to_mapping
 from goal_sweep.sweeps.tuning import Dimension, Study, TuneConfig, dimensions_of
 
-LOSS: Final = "loss"
-"""In place of a triplet weight: a contrastive loss beside the grid, such as ``infonce/loss``."""
 BASELINE: Final = ("con", "con")
 """The objective that the others are compared with: the gradient of the hardest-negative triplet loss."""
 DEFAULT: Final = "default"

@@ -16,8 +16,8 @@ from goal_sweep.goal_core.data.dataset import importers
 from goal_sweep.goal_core.models.config import ModelConfig, ModelParts
 from goal_sweep.goal_core.models.frameworks import frameworks
 from goal_sweep.goal_core.objectives.config import ObjectiveConfig
-from goal_sweep.goal_core.objectives.variants import Variant, accepted_parameters
-from goal_sweep.goal_core.objectives.weights import LOSS, Value, baselines, pair_weights, triplet_weights
+from goal_sweep.goal_core.objectives.variants import LOSS, Variant, accepted_parameters
+from goal_sweep.goal_core.objectives.weights import Value, baselines, pair_weights, triplet_weights
 from goal_sweep.goal_core.training.config import Compile, Precision, Sharing, StageConfig
 from goal_sweep.sweeps import checks
 from goal_sweep.sweeps.axes import PRECISION, Axis, Configuration, check_axes, combinations, settings_at

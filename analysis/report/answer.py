@@ -15,7 +15,7 @@ from goal_sweep.analysis.blocks import BlockResults, Difference, Grid, Objective
 from goal_sweep.analysis.report.parts import TextTable
 from goal_sweep.analysis.statistics.comparison import FACTORS
 from goal_sweep.analysis.wording import count_text, objectives_text
-from goal_sweep.goal_core.evaluation.metrics import Metric
+from goal_sweep.goal_core.evaluation.metrics import RSUM, Metric
 from goal_sweep.sweeps.results import BASELINE
 
 _OUTLIER = 3.0
@@ -105,6 +105,11 @@ class Answer:
     def others(self) -> tuple[Objective, ...]:
         """The objectives with a lower mean as printed, in table order."""
         return tuple(key for key in self.grid.means if key not in self.top)
+
+    @property
+    def untrained(self) -> tuple[Objective, ...]:
+        """The objectives whose mean rsum is no better than chance, in table order; none of another metric."""
+        return tuple(key for key, mean in self.grid.means.items() if self.metric == RSUM and mean <= self.block.chance)
 
     @property
     def best_text(self) -> str:

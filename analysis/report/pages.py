@@ -29,6 +29,7 @@ from goal_sweep.goal_core.evaluation.metrics import (
     METRICS,
     measure_slug,
 )
+from goal_sweep.goal_core.objectives.variants import objective_name
 from goal_sweep.sweeps.results import BASELINE
 
 _MARKS: Final = re.compile(r"[\\`*\[\]|~$&]|(?<![^\W_])_|_(?![^\W_])|(?<=:)/(?=/)|(?<=[wW]{3})\.|^[#>]|^[+-](?= |--)")
@@ -179,7 +180,8 @@ def page_environment() -> Environment:
         lstrip_blocks=True,
     )
     environment.filters["unbroken"] = unbroken
-    environment.globals.update(measures=MEASURES, slug=measure_slug)
+    environment.globals.update(measures=MEASURES, slug=measure_slug, objective_name=objective_name)
+    environment.filters["objective_name"] = objective_name
     return environment
 
 
@@ -235,7 +237,7 @@ def model_card(results: SweepResults, objective: str = "", *, published: tuple[s
         path = "hf_hub_download({!r}, {!r})".format(*published)
     settings, over = results.settings(seeds).iloc[0], seeds_text(list(seeds["seed"]))
     facts = {
-        "objective": f"{best['pair']}/{best['triplet']}",
+        "objective": objective_name((best["pair"], best["triplet"])),
         "data": f"{key.dataset}, fingerprint {key.data_fingerprint}",
         "model": f"{key.framework}, {key.backbone}",
         "stage": key.stage,

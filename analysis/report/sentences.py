@@ -16,6 +16,7 @@ from goal_sweep.analysis.statistics import aggregation
 from goal_sweep.analysis.statistics.comparison import FACTORS, MANY_SEEDS
 from goal_sweep.analysis.wording import count_text, list_text, seeds_text
 from goal_sweep.goal_core.evaluation.metrics import RSUM
+from goal_sweep.goal_core.objectives.variants import objective_name
 from goal_sweep.sweeps.axes import value_text
 from goal_sweep.sweeps.results import TUNED
 
@@ -29,12 +30,12 @@ _FLAWS: Final = {
 
 
 def summary(results: SweepResults, blocks: Sequence[BlockResults]) -> str:
-    """For example "132 of 135 trainings (cell and stage) are finished; missing: 2 failed, 1 waiting."."""
+    """For example "132 of 135 trainings are finished; missing: 2 failed, 1 waiting."."""
     gaps, done, header = aggregation.missing_counts(results, blocks), len(results.counted), results.header
     missing = f"; missing: {', '.join(f'{count} {status}' for status, count in gaps.items())}" if gaps else ""
     scope = f"{count_text(len(header.objectives), 'objective')}, {seeds_text(header.seeds)}"
     tuning = f"{progress_text(results)} " if results.is_searching else ""
-    return f"{tuning}{done} of {done + gaps.total()} trainings (cell and stage) are finished{missing}. {scope}."
+    return f"{tuning}{done} of {done + gaps.total()} trainings are finished{missing}. {scope}."
 
 
 def progress_text(results: SweepResults) -> str:
@@ -111,8 +112,8 @@ def _flaw_notes(results: SweepResults, blocks: Iterable[BlockResults]) -> list[s
         here, title = results.of_block(results.counted, block.key), block.key.title
         for column, text in _FLAWS.items():
             flawed = here[here[column] != ""]
-            seeds = flawed["seed"].groupby(flawed["pair"] + "/" + flawed["triplet"], sort=False)
-            which = list_text([f"{name} ({seeds_text(sorted(own))})" for name, own in seeds])
+            seeds = flawed.groupby(["pair", "triplet"], sort=False)["seed"]
+            which = list_text([f"{objective_name(name)} ({seeds_text(sorted(own))})" for name, own in seeds])
             if which:
                 warnings.append(f"{text.format(f'{len(flawed)} of {len(here)} trainings of {title}')}: {which}.")
         whole, stacked = int((here["stacked"] == 1).sum()), int(here["stacked"].notna().sum())
@@ -184,13 +185,12 @@ def _where(number: int, tables: Sequence[object]) -> str:
 
 def _seeds(tested: Sequence[Answer], measure: str) -> list[str]:
     points = 6 if measure == RSUM.name else 1
-    needed = [more for answer in tested if (more := answer.grid.comparison.more_seeds(points)) > 0]
+    needed = [more for answer in tested if 0 < (more := answer.grid.comparison.more_seeds(points)) < inf]
     if not needed:
         return []
-    most, endless = max((round(more) for more in needed if more < inf), default=0), needed.count(inf)
-    seeds = f"about {count_text(most, 'more seed')}" if most <= MANY_SEEDS else f"more than {MANY_SEEDS} more seeds"
-    takes = " and ".join([seeds] * (most > 0) + [f"more test images{_where(endless, tested)}"] * (endless > 0))
-    return [f"To make a difference of {count_text(points, 'point')} significant takes {takes}."]
+    most, where = max(map(round, needed)), _where(len(needed), tested)
+    seeds = f"About {count_text(most, 'more seed')}" if most <= MANY_SEEDS else f"More than {MANY_SEEDS} more seeds"
+    return [f"{seeds} would make a difference of {count_text(points, 'point')} significant{where}."]
 
 
 def _level(tested: Sequence[Answer]) -> list[str]:

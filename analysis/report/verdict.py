@@ -1,6 +1,6 @@
 """What a sweep says in three lines, by the sum of all recalls: what to use, what beats the triplet loss, what to avoid.
 
-Their numbers are those of the report's tables, and "beyond noise" is the report's "significantly".
+Their numbers are those of the report's tables.
 """
 
 from collections import Counter
@@ -9,11 +9,11 @@ from math import isnan
 
 from goal_sweep.analysis.blocks import Objective
 from goal_sweep.analysis.report.answer import Answer, answers_of, weight_changes
-from goal_sweep.analysis.statistics.aggregation import Inputs
+from goal_sweep.analysis.statistics.aggregation import Inputs, images_text
 from goal_sweep.analysis.statistics.comparison import MANY_SEEDS, seeds_to_settle
-from goal_sweep.analysis.wording import count_text, duration_text, list_text, objectives_text
+from goal_sweep.analysis.wording import count_text, duration_text, list_text
 from goal_sweep.goal_core.evaluation.metrics import RSUM
-from goal_sweep.goal_core.objectives.variants import LITERATURE
+from goal_sweep.goal_core.objectives.variants import LITERATURE, objective_name
 from goal_sweep.sweeps.results import BASELINE, TUNED
 
 _LOSS = "con/con (the triplet loss)"
@@ -22,16 +22,20 @@ _MOST = 2
 
 
 def verdict(inputs: Inputs) -> tuple[str, ...]:
-    """At most three lines; none before something is finished. A tuned sweep's are about the tuned grid.
+    """At most three lines, and one of few test images; none before something is finished.
 
-    Where a sweep has several tables, such as one for each backbone, each line says in how many it holds.
+    A tuned sweep's are about the tuned grid. Where a sweep has several tables, such as one for each backbone, each line
+    says in how many it holds. Objectives no better than chance are named in the place of what to avoid.
     """
-    answers = _answers(inputs)
+    answers, images = _answers(inputs), images_text(inputs.results.counted)
     if not answers:
         return ()
-    first = _use(answers[0]) if len(answers) == 1 else _use_in(answers)
-    second = " ".join(filter(None, (_beats(answers), _price(inputs))))
-    return tuple(filter(None, (first, second, _avoid(answers))))
+    trained = [answer for answer in answers if answer.best not in answer.untrained]
+    lines = [_use(trained[0]) if len(answers) == 1 else _use_in(trained)] * bool(trained)
+    if not any(BASELINE in answer.untrained for answer in trained):
+        lines += [" ".join(filter(None, (_beats(trained), _price(inputs))))] * bool(trained)
+    lines += [_at_chance(answers) or _avoid(answers), images * images.startswith("FEW")]
+    return tuple(filter(None, lines))
 
 
 def more_seeds(inputs: Inputs) -> int | None:
@@ -41,7 +45,7 @@ def more_seeds(inputs: Inputs) -> int | None:
 
 def known_names(names: Iterable[tuple[str, str]]) -> str:
     """What the literature calls some of the objectives, such as "con/con: triplet loss; con/nca: NT-Xent loss"."""
-    return "; ".join(f"{name}: {LITERATURE[name]}" for name in map("/".join, names) if name in LITERATURE)
+    return "; ".join(f"{name}: {LITERATURE[name]}" for name in map(objective_name, names) if name in LITERATURE)
 
 
 def _answers(inputs: Inputs) -> list[Answer]:
@@ -57,7 +61,7 @@ def _unsettled(inputs: Inputs) -> list[tuple[Objective, Objective, int | None]]:
     """
     found = []
     for answer in _answers(inputs):
-        near = [key for key in answer.others if key in answer.grid.comparison.near]
+        near = [key for key in answer.others if key in answer.grid.comparison.near and key not in answer.untrained]
         if BASELINE in near or (near and len(answer.top) == 1):
             rival = BASELINE if BASELINE in near else max(near, key=answer.grid.means.__getitem__)
             found.append((answer.best, rival, seeds_to_settle(answer.grid.comparison, answer.best, rival)))
@@ -70,7 +74,7 @@ def _price(inputs: Inputs) -> str:
     if not unsettled:
         return ""
     known = [one for one in unsettled if one[2] is not None] or unsettled
-    what = " against ".join(map("/".join, known[0][:2]))
+    what = " against ".join(map(objective_name, known[0][:2]))
     if len(unsettled) > 1:
         what = f"the best in {len(known)} of {len(unsettled)} open tables"
     if more is None:
@@ -83,21 +87,28 @@ def _price(inputs: Inputs) -> str:
 
 
 def _use(answer: Answer) -> str:
-    top, near = answer.top, [key for key in answer.others if key in answer.grid.comparison.near]
-    what = f"Use {_counted(top, 'equal objectives')}: highest mean rsum, {answer.mean}"
-    if not answer.grid.comparison.is_tested:
-        return f"{what}. Nothing is tested: add seeds."
-    if not near:
-        return f"{what}; all others are lower beyond noise." if answer.others else f"{what}."
-    if len(near) == len(answer.others):
-        return f"{what}; no other is lower beyond noise."
-    return f"{what}; {_counted(near, 'others')} {'is' if len(near) == 1 else 'are'} not lower beyond noise."
+    """What to use, where something is significantly better than all others or than con/con; else that nothing is."""
+    comparison, others, number = answer.grid.comparison, answer.others, len(answer.others)
+    what, mean = _counted(answer.top, "equal objectives"), f"mean rsum ({answer.mean} of 600)"
+    if not others:
+        return f"{what}: {mean}."
+    if not comparison.is_tested:
+        return f"No winner: {what} has the highest {mean}, but nothing is tested: add seeds."
+    level = [key for key in others if key in comparison.near | comparison.untested]
+    is_winner = answer.grid.gain is not None and answer.grid.gain.verdict == "better"
+    if not level:
+        return f"Use {what}: highest {mean}; all others are significantly lower."
+    lower = f"none of the {number} others" if 1 < number == len(level) else _counted(level, f"of the {number} others")
+    lower += f" {'is' if len(level) in (1, number) else 'are'} {'not ' * ('none' not in lower)}significantly lower."
+    if is_winner:
+        return f"Use {what}: highest {mean}; {lower}"
+    return f"No winner: {what} {'has' if len(answer.top) == 1 else 'have'} the highest {mean}, but {lower}"
 
 
 def _use_in(answers: Sequence[Answer]) -> str:
     tops = Counter(name for answer in answers for name in answer.top).most_common(_MOST + 1)
-    counts = list_text([f"{'/'.join(name)} ({number})" for name, number in tops])
-    return f"Highest mean rsum in {len(answers)} tables: {counts}."
+    counts = list_text([f"{objective_name(name)} ({number})" for name, number in tops])
+    return f"Highest mean rsum in {count_text(len(answers), 'table')}: {counts}."
 
 
 def _beats(answers: Sequence[Answer]) -> str:
@@ -108,17 +119,29 @@ def _beats(answers: Sequence[Answer]) -> str:
     better = [[key for key, change in own.items() if change.verdict == "better"] for own in changes]
     if len(compared) > 1:
         number = sum(map(bool, better))
-        return f"{_LOSS} is beaten beyond noise in {number or 'none'} of {len(compared)} tables."
+        return f"{_LOSS} is beaten significantly in {number or 'none'} of {len(compared)} tables."
     (answer,), (names,) = compared, better
     gain = answer.grid.gain
-    if BASELINE in answer.top or gain is None:
-        return f"Nothing has a higher mean than {_LOSS}."
-    best = f"{objectives_text([answer.best])} is at {gain.text}"
-    if not answer.grid.comparison.is_tested:
+    if BASELINE in answer.top or gain is None or not answer.grid.comparison.is_tested:
         return ""
+    who = f"{_counted(names, 'objectives')} beat{'s' * (len(names) == 1)}" if names else "Nothing beats"
+    points = gain.text.replace(" (", " points of rsum (95 % interval ")
+    return f"{who} {_LOSS} significantly: {objective_name(answer.best)} is at {points}."
+
+
+def _at_chance(answers: Sequence[Answer]) -> str:
+    """The objectives that did not train; empty where all did."""
+    found = [answer.untrained for answer in answers if answer.untrained]
+    names = list(dict.fromkeys(name for own in found for name in own))
     if not names:
-        return f"Nothing beats {_LOSS} beyond noise: {best}."
-    return f"{_counted(names, 'objectives')} beat{'s' * (len(names) == 1)} {_LOSS} beyond noise: {best}."
+        return ""
+    where = f" in {len(found)} of {len(answers)} tables" if len(answers) > 1 else ""
+    if all(len(answer.untrained) == len(answer.grid.means) for answer in answers):
+        return "No objective is better than chance: none trained, so comparing them says little."
+    if len(names) == 1:
+        return f"{objective_name(names[0])} is no better than chance{where}: it did not train."
+    texts = list_text([objective_name(name) for name in names])
+    return f"{texts} are no better than chance{where}: they did not train, so comparing them says little."
 
 
 def _avoid(answers: Sequence[Answer]) -> str:
@@ -128,11 +151,11 @@ def _avoid(answers: Sequence[Answer]) -> str:
     over = ", averaged over the other weight" if means else ""
     if not means and len(answers) == 1:
         changes = answers[0].grid.comparison.from_baseline
-        means = {"/".join(key): -one.estimate for key, one in changes.items() if one.verdict == "worse"}
+        means = {objective_name(key): -one.estimate for key, one in changes.items() if one.verdict == "worse"}
     worst = sorted(means, key=lambda what: -means[what])[:_MOST]
     return f"Avoid {' and '.join(f'{what} ({-means[what]:.1f} points)' for what in worst)}{over}." if worst else ""
 
 
 def _counted(names: Sequence[tuple[str, str]], what: str) -> str:
     """Up to two names; or the number of them."""
-    return " and ".join(map("/".join, names)) if len(names) <= _MOST else f"{len(names)} {what}"
+    return " and ".join(map(objective_name, names)) if len(names) <= _MOST else f"{len(names)} {what}"

@@ -49,7 +49,7 @@ class ReportResult:
 
     @property
     def verdict(self) -> tuple[str, ...]:
-        """What the page says first, in at most three lines; without results, how far the sweep is."""
+        """What the page says first; without results, how far the sweep is."""
         return opening(self.inputs)
 
     def as_json(self) -> dict[str, Any]:
@@ -72,7 +72,7 @@ class ReportResult:
 
 
 def opening(inputs: Inputs) -> tuple[str, ...]:
-    """What a page says first, in at most three lines; without results, how far the sweep is."""
+    """The verdict, which a page says first; without results, how far the sweep is."""
     return verdict(inputs) or first_words(inputs, ())
 
 

@@ -7,11 +7,13 @@ from functools import cached_property
 from itertools import product
 from typing import Any
 
+import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from goal_sweep.analysis.blocks import BLOCK_COLUMNS, OF_EACH, BlockKey, BlockResults, CellSummary, Gap, Grid
 from goal_sweep.analysis.results import UNUSABLE, SweepResults
-from goal_sweep.analysis.statistics.comparison import compare, image_scores, shared_noise, weigh
+from goal_sweep.analysis.statistics.comparison import chance_rsum, compare, saved_ranks, shared_noise, weigh
 from goal_sweep.analysis.wording import configuration_values, count_text, numbers_text, seeds_text
 from goal_sweep.goal_core.evaluation.metrics import METRICS, PAIRS, TRIPLETS, few_images, in_order
 from goal_sweep.sweeps.results import DEFAULT, TUNED, Header
@@ -108,7 +110,7 @@ def _block(results: SweepResults, key: BlockKey) -> BlockResults:
             weights=weigh(values, of_images),
         )
     protocol, brief = _protocol(results, key, runs), _brief(results, key)
-    return BlockResults(key=key, protocol=protocol, grids=grids, brief=brief)
+    return BlockResults(key=key, protocol=protocol, grids=grids, brief=brief, chance=chance_rsum(_captions(done)))
 
 
 def _gaps(header: Header, runs: pd.DataFrame) -> tuple[Gap, ...]:
@@ -138,17 +140,24 @@ def _protocol(results: SweepResults, key: BlockKey, runs: pd.DataFrame) -> str:
             f" TUNED GRID: each objective has the settings that were the best of at most {tune.budget} candidates by "
             f"{tune.metric} with {seeds_text(tune.seeds)}."
         )
-    parts = f"{said} {_selection(results, key)}{_views(results, key, runs)}", images_text(runs)
+    parts = f"{said} {_selection(results, key)}{_views(results, key, runs)}", images_text(runs, warn=False)
     return f"{' '.join(filter(None, parts))} Data fingerprint {key.data_fingerprint}."
 
 
-def images_text(runs: pd.DataFrame) -> str:
-    """The number of test images, and what chance and few images do to R@1; empty where no training has its ranks."""
-    number = next((image_scores(ranks).shape[1] for ranks in runs["ranks"] if isinstance(ranks, bytes)), 0)
+def images_text(runs: pd.DataFrame, *, warn: bool = True) -> str:
+    """The number of test images, R@1 by chance, and a warning of few images; empty where no training has its ranks."""
+    number = len(_captions(runs))
     if not number:
         return ""
-    few = few_images(number)
-    return f"{number:,} test images; chance R@1 is {100 / number:.3g}.{few and f' FEW IMAGES: {few}.'}"
+    few = few_images(number) if warn else ""
+    said = f"{number:,} test images; chance R@1 is {100 / number:.3g} %"
+    return f"FEW IMAGES: {said}, and {few}." if few else f"{said}."
+
+
+def _captions(runs: pd.DataFrame) -> NDArray[np.int64]:
+    """The number of captions of each test image, (N,); empty where no training has its ranks."""
+    known = (saved_ranks(ranks)[2] for ranks in runs["ranks"] if isinstance(ranks, bytes))
+    return next(known, np.empty(0, np.int64))
 
 
 def _views(results: SweepResults, key: BlockKey, runs: pd.DataFrame) -> str:

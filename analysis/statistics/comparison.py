@@ -26,7 +26,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy.interpolate import CubicSpline
 from scipy.optimize import brentq
-from scipy.stats import f, studentized_range
+from scipy.stats import f, hypergeom, studentized_range
 
 from goal_sweep.analysis.blocks import ALPHA, Array, CellSummary, Comparison, Name, Objective, Weights
 from goal_sweep.goal_core.evaluation.metrics import METRICS, RECALLS_AT, SUMMED
@@ -182,6 +182,32 @@ def _has_outlying(variances_K: Array, runs: int) -> bool:
         return False
     quantile = f.ppf(1 - ALPHA / num, runs - 1, (num - 1) * (runs - 1))
     return bool(variances_K.max() / variances_K.sum() > 1 / (1 + (num - 1) / quantile))
+
+
+def chance_rsum(captions_N: Ranks) -> float:
+    """The rsum, in points, up to which a model is no better than chance: its mean by chance and 2 standard errors.
+
+    By chance the rank r of the first of a query's c right answers among M is uniform over their places. A query scores
+    s = 1[r <= 1] + 1[r <= 5] + 1[r <= 10], where with K at most M::
+
+        P(r <= K) = 1 - C(M - c, K) / C(M, K),  E s = sum of P(r <= K),  E s² = 5 P(r <= 1) + 3 P(r <= 5) + P(r <= 10)
+
+    Queries of one image are not independent, so each direction counts N of them, and nor are directions: a pair that is
+    similar by chance ranks well in both. So their standard errors add.
+
+    Args:
+        captions_N: the number of captions of each test image; 0 is the result without any.
+
+    Source: the hypergeometric distribution, Feller 1968, "An Introduction to Probability Theory", volume 1, II.6.
+    """
+    if not (num := len(captions_N)):
+        return 0.0
+    total = 0.0
+    for counts, items in ((captions_N, captions_N.sum()), (np.ones(num), num)):
+        p_KN = np.stack([1 - hypergeom.pmf(0, items, counts, min(k, items)) for k in RECALLS_AT])
+        variances_N = np.array([5, 3, 1]) @ p_KN - p_KN.sum(axis=0) ** 2
+        total += p_KN.sum(axis=0).mean() + 2 * np.sqrt(variances_N.mean() / num)
+    return 100 * float(total)
 
 
 def saved_ranks(ranks: bytes) -> tuple[Ranks, Ranks, Ranks]:

@@ -19,6 +19,7 @@ from goal_sweep.analysis.results import objective_named
 from goal_sweep.analysis.statistics.aggregation import Inputs
 from goal_sweep.analysis.statistics.comparison import saved_ranks
 from goal_sweep.analysis.wording import seeds_text
+from goal_sweep.goal_core.objectives.variants import objective_name
 from goal_sweep.sweeps.results import ResultsError
 
 _FEWEST, _MOST = 5, 8
@@ -60,7 +61,7 @@ class Pair:
     @property
     def titles(self) -> tuple[str, str]:
         """Both objectives for a reader."""
-        return "/".join(self.names[0]), "/".join(self.names[1])
+        return objective_name(self.names[0]), objective_name(self.names[1])
 
     @cached_property
     def hits(self) -> dict[str, NDArray[np.bool_]]:

@@ -20,6 +20,7 @@ from goal_sweep.goal_core.data.text import tokenize
 from goal_sweep.goal_core.evaluation import recalls
 from goal_sweep.goal_core.evaluation.retrieval import EmbeddingError
 from goal_sweep.goal_core.models.heads import Encoder
+from goal_sweep.goal_core.objectives.variants import objective_name
 
 SplitName = Literal["train", "val", "test"]
 
@@ -58,7 +59,7 @@ class OpenedCheckpoint:
         return {
             "cell": description.cell,
             "stage": description.stage,
-            "objective": f"{description.objective['pair']}/{description.objective['triplet']}",
+            "objective": objective_name((description.objective["pair"], description.objective["triplet"])),
             "seed": description.seed,
             "epoch": self.epoch,
             "trained_on": self.trained_on,

@@ -33,9 +33,7 @@ def measure_slug(measure: str) -> str:
 
 def few_images(number: int) -> str:
     """How little a test split of fewer than 100 images tells, by a proportion's textbook interval; else empty."""
-    if number >= 100:
-        return ""
-    return f"only {number} test images: the 95 % interval of a recall of 50 % is ± {98 / number**0.5:.0f} points"
+    return f"the 95 % interval of a recall of 50 % is ± {98 / number**0.5:.0f} points" if number < 100 else ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,12 +12,5 @@ Source: Xuan & Chen, "Dissecting Deep Metric Learning Losses for Image-Text Retr
 """
 
 from goal_sweep.goal_core.objectives.config import ObjectiveConfig
-from goal_sweep.goal_core.objectives.variants import VARIANTS, accepted_parameters, list_objectives
-from goal_sweep.goal_core.objectives.weights import (
-    LOSS,
-    PairWeights,
-    Triplets,
-    baselines,
-    pair_weights,
-    triplet_weights,
-)
+from goal_sweep.goal_core.objectives.variants import LOSS, VARIANTS, accepted_parameters, list_objectives
+from goal_sweep.goal_core.objectives.weights import PairWeights, Triplets, baselines, pair_weights, triplet_weights

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from goal_sweep.goal_core.objectives.variants import Variant, entries_of, resolve_parameters
-from goal_sweep.goal_core.objectives.weights import FROM_MODEL, LOSS, Value, baselines, parameter_problem
+from goal_sweep.goal_core.objectives.variants import LOSS, Variant, entries_of, objective_name, resolve_parameters
+from goal_sweep.goal_core.objectives.weights import FROM_MODEL, Value, baselines, parameter_problem
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -38,8 +38,8 @@ class ObjectiveConfig:
 
     @property
     def name(self) -> str:
-        """The name in tables and logs, such as `sig-ms/cir`."""
-        return f"{self.pair}/{self.triplet}"
+        """The name in tables and logs, such as `sig-ms/cir`, or `infonce` of a baseline."""
+        return objective_name((self.pair, self.triplet))
 
     def resolved(self) -> dict[str, Value]:
         """Everything that decides the gradient: both names and all parameters, defaults filled in.

@@ -20,11 +20,10 @@ from goal_sweep.goal_core.basics.registry import Entry
 from goal_sweep.goal_core.objectives.mining import MinedBatch, Place, mine
 from goal_sweep.goal_core.objectives.sparse_gradient import AttachGradient, DenseGradient
 from goal_sweep.goal_core.objectives.stats import ObjectiveStats, describe_unsound, warn_of_lengths
-from goal_sweep.goal_core.objectives.variants import resolve_parameters
+from goal_sweep.goal_core.objectives.variants import LOSS, resolve_parameters
 from goal_sweep.goal_core.objectives.weights import (
     FROM_MODEL,
     LARGEST_SCALE,
-    LOSS,
     PairWeights,
     Triplets,
     Value,
@@ -147,7 +146,7 @@ class LossObjective(GradientObjective):
 
     def __init__(self, name: str, *, own: Mapping[str, Tensor], check_finite: bool = True, **params: Value) -> None:
         super().__init__(pair="con", triplet="con", check_finite=check_finite)
-        self.name, self.pair, self.triplet = f"{name}/{LOSS}", name, LOSS
+        self.name, self.pair, self.triplet = name, name, LOSS
         values = resolve_parameters(name, LOSS, "paper", params)
         asked = [key for key, value in values.items() if value == FROM_MODEL]
         self._own = {key: own[key] for key in asked if own.keys() >= set(asked)}

@@ -15,7 +15,8 @@ from goal_sweep.goal_core.basics.registry import place_in
 from goal_sweep.goal_core.objectives.config import ObjectiveConfig
 from goal_sweep.goal_core.objectives.gradient_objective import GradientObjective
 from goal_sweep.goal_core.objectives.mining import SummedSet, mine
-from goal_sweep.goal_core.objectives.weights import LOSS, RelativeSet, Triplets, pair_weights, triplet_weights
+from goal_sweep.goal_core.objectives.variants import LOSS
+from goal_sweep.goal_core.objectives.weights import RelativeSet, Triplets, pair_weights, triplet_weights
 
 _PAIRS, _DIM = 6, 8
 

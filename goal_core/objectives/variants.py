@@ -8,15 +8,10 @@ from typing import Any, Final, Literal
 
 from goal_sweep.goal_core.basics.errors import ConfigError, nearest
 from goal_sweep.goal_core.basics.registry import Entry
-from goal_sweep.goal_core.objectives.weights import (
-    LOSS,
-    Value,
-    baselines,
-    pair_weights,
-    parameter_problem,
-    triplet_weights,
-)
+from goal_sweep.goal_core.objectives.weights import Value, baselines, pair_weights, parameter_problem, triplet_weights
 
+LOSS: Final = "loss"
+"""In place of a triplet weight: a contrastive loss beside the grid, a baseline."""
 Variant = Literal["paper", "tables", "released"]
 Overrides = Mapping[str, Mapping[str, Value]]
 
@@ -38,6 +33,11 @@ VARIANTS: Final[Mapping[str, tuple[Overrides, Overrides]]] = {
 - `tables` is `released` with the tau of its class and the T^cir of the text. Of the readings of text and code that an
   experiment could not reject as those of the paper's tables it is the nearest to the text (docs/objectives.md).
 """
+
+
+def objective_name(objective: tuple[str, str]) -> str:
+    """An objective for a reader: ``con/nca``, or ``infonce`` of a baseline."""
+    return "/".join(objective).removesuffix(f"/{LOSS}")
 
 
 def entries_of(pair: str, triplet: str) -> tuple[Entry[Any], ...]:
@@ -68,8 +68,8 @@ def resolve_parameters(pair: str, triplet: str, variant: str, given: Mapping[str
     problems = []
     for name, value in given.items():
         if name not in values:
-            known = ", ".join(values) or "none"
-            problems.append(f"{pair}/{triplet} has no parameter {name!r}{nearest(name, values)}; it has: {known}")
+            known, what = ", ".join(values) or "none", objective_name((pair, triplet))
+            problems.append(f"{what} has no parameter {name!r}{nearest(name, values)}; it has: {known}")
             continue
         owner = next(entry for entry in entries_of(pair, triplet) if name in entry.parameters)
         if problem := parameter_problem(owner.function, name, value):

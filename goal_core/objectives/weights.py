@@ -4,7 +4,7 @@ A triplet weight T(s_p, s_n) says how much a triplet counts, from both of its si
 the pair weights P+ and P- how hard a positive is pulled and a negative pushed (its rows). Parameters lie in the ranges
 that the functions' annotations declare.
 
-Baselines are contrastive losses: what pretrained two-tower models were trained with. One is written `infonce/loss`. Its
+Baselines are contrastive losses: what pretrained two-tower models were trained with. One is written `infonce`. Its
 gradient is autograd's, of a sum over the batch, as the objectives' is a sum. Its temperature is a number, or `model`:
 that of the towers of `dual`, which trains as they do.
 
@@ -264,8 +264,6 @@ def sig_ms(
     )
 
 
-LOSS: Final = "loss"
-"""Stands in the place of a triplet weight in the name of a baseline."""
 Temperature = Annotated[float, Range(above=0), FROM_MODEL]
 Bias = Annotated[float, FROM_MODEL]
 LARGEST_SCALE: Final = {"infonce": 100.0}

@@ -9,9 +9,9 @@ import typer
 
 from goal_sweep.goal_core.basics.errors import GoalError
 from goal_sweep.goal_core.evaluation.metrics import OBJECTIVES
+from goal_sweep.goal_core.objectives.variants import objective_name
 from goal_sweep.sweeps import SweepConfig
 from goal_sweep.sweeps.reading.load import is_named_sweep, list_shipped, load_places
-from goal_sweep.sweeps.results import LOSS
 
 _STAGES = ("frozen", "finetune")
 """Those of most sweeps, for a sweep that cannot be read."""
@@ -58,7 +58,7 @@ def _words(ctx: typer.Context) -> list[str]:
 def _objectives(sweep: str, incomplete: str) -> list[str]:
     config = _read(sweep)
     names = OBJECTIVES if config is None else config.objectives.names
-    return _beginning(("/".join(name).removesuffix(f"/{LOSS}") for name in names), incomplete)
+    return _beginning(map(objective_name, names), incomplete)
 
 
 def _read(sweep: str) -> SweepConfig | None:

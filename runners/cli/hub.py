@@ -13,6 +13,7 @@ from goal_sweep.goal_core.basics.atomic import scratch_folder
 from goal_sweep.goal_core.basics.errors import GoalError, first_line
 from goal_sweep.goal_core.checkpoints.file import flat, read_model, write_model
 from goal_sweep.goal_core.evaluation.metrics import METRICS
+from goal_sweep.goal_core.objectives.variants import objective_name
 from goal_sweep.runners.store import Store
 
 _CARD, _MODEL = "README.md", "model.safetensors"
@@ -76,7 +77,7 @@ def _front_matter(best: Mapping[str, Any], repository: str, licence: str) -> str
         license=licence or None,
         library_name="goal-sweep",
         pipeline_tag="feature-extraction",  # the hub has no tag for retrieval of images by text
-        tags=[task, best["framework"], best["backbone"], f"{best['pair']}/{best['triplet']}"],
+        tags=[task, best["framework"], best["backbone"], objective_name((best["pair"], best["triplet"]))],
         model_name=repository.partition("/")[2],
         eval_results=[result(round(float(best[m.test]), 2), metric_name=m.title) for m in METRICS.values()],
         widget=[{"text": "a red flag"}, {"text": "two people on a beach"}],

@@ -130,6 +130,6 @@ def print_pair(pair: Pair, directions: Iterable[Direction], console: Console) ->
         for title, words in zip(pair.titles, way.words, strict=True):
             listed = ", ".join(f"{one.word} {one.better}:{one.worse}" for one in words)
             if listed:
-                lines.append(f"  words where {title} does better than elsewhere (queries won:lost): {listed}")
+                lines.append(f"  words typical of the queries that {title} wins (won:lost): {listed}")
     for line in lines:
         console.print(fill(line, console.width, subsequent_indent=" " * 4, break_on_hyphens=False))

@@ -37,7 +37,9 @@ class OpenedSweep(ResolvedSweep):
     @property
     def notes(self) -> list[str]:
         """What a user should know of the data."""
-        return [*self.dataset.notes, *filter(None, [few_images(self.dataset.splits["test"].num_images)])]
+        number = self.dataset.splits["test"].num_images
+        few = few_images(number)
+        return [*self.dataset.notes, *[f"only {number} test images: {few}"] * bool(few)]
 
     def prepare(self) -> None:
         """Make the store, and put the index of the data into it, so that no worker reads them all."""

@@ -156,7 +156,8 @@ class LiveView:
         if not self._interactive:
             epochs, seconds = self.progress[training].epochs, self._bar.tasks[0].time_remaining
             left = "--" if seconds is None else str(timedelta(seconds=math.ceil(seconds)))
-            self.note(f"{training.name}: epoch {epochs}/{training.stage.epochs}, val rsum {val_rsum:.1f} (left {left})")
+            shown = f"epoch {epochs}/{training.stage.epochs}{' (warm-up)' * (epochs <= training.stage.warmup_epochs)}"
+            self.note(f"{training.name}: {shown}, val rsum {val_rsum:.1f} (left {left})")
 
     def done(self, training: Training) -> None:
         """Print a line for a finished training, unless the view redraws itself."""
@@ -225,10 +226,11 @@ def _points(progress: SweepProgress, seeds: Sequence[Training], metric: str) -> 
 
 
 def _rows(squares: Mapping[Objective, Text], abreast: int) -> Iterable[Text]:
-    """The squares in the order of the table, below and beside the names of their weights; what is too wide follows."""
-    names = [name for name in (*triplet_weights, LOSS) if any(triplet == name for _, triplet in squares)]
-    for triplets in (names[start : start + abreast] for start in range(0, len(names), abreast)):
-        yield Text(" " * LABEL + "".join(f"{f'{triplet:>{MEAN}}':<{SQUARE}}" for triplet in triplets), style="bold")
+    """The squares in the order of the table, below and beside the names of their weights; then what is too wide."""
+    names = [name for name in triplet_weights if any(triplet == name for _, triplet in squares)]
+    for triplets in (*(names[start : start + abreast] for start in range(0, len(names), abreast)), [LOSS]):
+        if triplets != [LOSS]:
+            yield Text(" " * LABEL + "".join(f"{f'{triplet:>{MEAN}}':<{SQUARE}}" for triplet in triplets), style="bold")
         for pair in (*pair_weights, *baselines):
             if any((pair, triplet) in squares for triplet in triplets):
                 row = Text.assemble((f"{pair:<{LABEL}}", "bold"))
@@ -250,7 +252,8 @@ def block_counts(progress: SweepProgress, block: Block) -> str:
     parts = [f"{counts['done']} of {len(seeds)} done"]
     if epochs := [progress[seed].epochs for seed in seeds if progress[seed].state == "running"]:
         span = f"{min(epochs)}" if min(epochs) == max(epochs) else f"{min(epochs)}-{max(epochs)}"
-        parts.append(f"{counts['running']} running (epoch {span} of {seeds[0].stage.epochs})")
+        warm = " (warm-up)" if max(epochs) <= seeds[0].stage.warmup_epochs else ""
+        parts.append(f"{counts['running']} running (epoch {span} of {seeds[0].stage.epochs}){warm}")
     if begun := sum(map(progress.begun, seeds)):
         parts.append(f"{begun} begun")
     if counts["failed"]:
@@ -264,7 +267,7 @@ def legend(*, judged: bool = False, is_done: bool = False) -> Text:
     lines = ["score: best val rsum so far, mean over the seeds with the most epochs"] * (not is_done)
     lines += [f"a mark for each seed: {WAITING} waiting  {share}  {DONE} done  {FAILED} failed"] * (not is_done)
     lines += ["* highest of those that are done"]
-    lines += ["≈ not significantly below the highest (5 %, other seeds on these images)"] * judged
+    lines += ["≈ not significantly below the highest (5 % level, if only the seeds vary)"] * judged
     return Text("\n".join(lines), style="dim")
 
 

@@ -26,6 +26,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from goal_sweep.goal_core.basics.errors import first_line
 from goal_sweep.goal_core.evaluation.metrics import TEST, VAL
+from goal_sweep.goal_core.objectives.variants import objective_name
 from goal_sweep.runners.tracking.uri import TrackingError, prepare_database, require_database, sqlite_file, sqlite_uri
 from goal_sweep.sweeps.results import EPOCHS, SETTING
 
@@ -97,7 +98,7 @@ def name_of(row: Row) -> str:
 def params_of(row: Row) -> dict[str, str]:
     """The parameters of a training's run: its objective, and the settings that its key hashes, which never change."""
     settings = ((name.removeprefix(SETTING), text) for name, text in row.items() if name.startswith(SETTING))
-    return {OBJECTIVE: f"{row['pair']}/{row['triplet']}"} | {name: text for name, text in settings if text}
+    return {OBJECTIVE: objective_name((row["pair"], row["triplet"]))} | {name: text for name, text in settings if text}
 
 
 def final_of(row: Row) -> LoggedStep:

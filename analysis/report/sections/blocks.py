@@ -11,6 +11,7 @@ from goal_sweep.analysis.statistics.aggregation import Inputs, values_in
 from goal_sweep.analysis.statistics.comparison import crossed
 from goal_sweep.analysis.wording import list_text, numbers_text, p_equation, seeds_text
 from goal_sweep.goal_core.evaluation.metrics import MAIN_METRICS, MEASURES, RSUM
+from goal_sweep.goal_core.objectives.variants import objective_name
 from goal_sweep.sweeps.results import BASELINE
 
 
@@ -79,7 +80,7 @@ def weights_section(inputs: Inputs) -> Section | None:
         if block.grids[RSUM.key].weights.levels:
             tables.append(_weights_table(block))
             known = block.grids[RSUM.key].means
-            if rest := ["/".join(name) for name in known if name not in crossed(known)]:
+            if rest := [objective_name(name) for name in known if name not in crossed(known)]:
                 why = "left out, because they are not combined with every other weight"
                 left_out.append(f"{block.key.title}: {why}: {', '.join(rest)}.")
     if not tables:

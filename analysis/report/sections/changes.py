@@ -17,6 +17,7 @@ from goal_sweep.analysis.results import SweepResults
 from goal_sweep.analysis.statistics.aggregation import Inputs, same_but_grid
 from goal_sweep.analysis.wording import configuration_values, list_text, objectives_text, p_equation, signed
 from goal_sweep.goal_core.evaluation.metrics import MAIN_METRICS, Metric
+from goal_sweep.goal_core.objectives.variants import objective_name
 from goal_sweep.sweeps.axes import ANY, AxisValue, value_text
 from goal_sweep.sweeps.results import DEFAULT, TUNED, Header
 from goal_sweep.sweeps.tuning import Domain, Study
@@ -41,7 +42,7 @@ def change_table(
     names = dict.fromkeys(name for block in blocks for name, cell in block.cells.items() if cell.requested)
     for name in (name for name in names if name not in without):
         first, *others = (block.grids[metric.key].cells.get(name, _NONE) for block in blocks)
-        rows.append(("/".join(name), first.text(), *(text for cell in others for text in _change(first, cell))))
+        rows.append((objective_name(name), first.text(), *(text for cell in others for text in _change(first, cell))))
     heads = [name for name, _ in columns]
     head = ("objective", heads[0], *(word for name in heads[1:] for word in (name, "change")))
     return TextTable(title=title, head=head, rows=tuple(rows), note=note)
@@ -273,7 +274,7 @@ def _choice_table(header: Header, key: BlockKey, studies: list[Study]) -> TextTa
         scored = sum(candidate.score is not None for candidate in study.candidates)
         which = "nothing" if study.choice is None else "the default" if study.choice.default else f"no. {study.chosen}"
         texts = ["--" if score is None else f"{score:.1f}" for score in scores]
-        rows.append(("/".join(study.objective), which, *chosen, *texts, gain, str(scored)))
+        rows.append((objective_name(study.objective), which, *chosen, *texts, gain, str(scored)))
     metric = "" if header.tune is None else header.tune.metric
     head = ("objective", "chosen", *header.dimensions, f"{metric} of the default", f"{metric} of the choice")
     return TextTable(
