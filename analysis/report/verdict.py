@@ -30,12 +30,12 @@ def verdict(inputs: Inputs) -> tuple[str, ...]:
     answers, images = _answers(inputs), images_text(inputs.results.counted)
     if not answers:
         return ()
-    trained = [answer for answer in answers if answer.best not in answer.untrained]
-    lines = [_use(trained[0]) if len(answers) == 1 else _use_in(trained)] * bool(trained)
-    if not any(BASELINE in answer.untrained for answer in trained):
-        lines += [" ".join(filter(None, (_beats(trained), _price(inputs))))] * bool(trained)
-    lines += [_at_chance(answers) or _avoid(answers), images * images.startswith("FEW")]
-    return tuple(filter(None, lines))
+    trained, second = [answer for answer in answers if answer.best not in answer.untrained], ""
+    first = _use_in(trained) if trained and len(answers) > 1 else "".join(map(_use, trained))
+    if trained and not any(BASELINE in answer.untrained for answer in trained):
+        second = " ".join(filter(None, (_beats(trained), _price(inputs))))
+    third = _at_chance(answers) or _avoid(answers)
+    return tuple(filter(None, (first, second, third, images * images.startswith("FEW"))))
 
 
 def more_seeds(inputs: Inputs) -> int | None:

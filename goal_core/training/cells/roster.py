@@ -168,8 +168,9 @@ class Validation:
         test_rsum = recalls_on("test")["test/rsum"] if self._unit.stage.select_on == "test" else None
         record = cell.close_epoch(recalls, val_s=took, of_unit=load, test_rsum=test_rsum)
         shown = record["metrics"]
+        warm = " (warm-up)" if record["epoch"] <= cell.stage.warmup_epochs else ""
         cell.files.log(
-            f"epoch {record['epoch']}/{self._unit.stage.epochs}  lr {shown['train/lr']:g}  "
+            f"epoch {record['epoch']}/{self._unit.stage.epochs}{warm}  lr {shown['train/lr']:g}  "
             f"hinge {shown['train/hinge']:.2f}  pos {shown['train/pos_sim']:.3f}  neg {shown['train/neg_sim']:.3f}  "
             f"val R@1 {shown['val/i2t_r1']:.1f} / {shown['val/t2i_r1']:.1f}  rsum {shown['val/rsum']:.1f}  "
             f"{shown['time/step_ms']:.0f} ms/step, {load['time/data_wait_share']:.0%} waiting for data"

@@ -42,7 +42,7 @@ def test_a_complete_sweep_has_all_files_and_no_gap(whole: ReportResult) -> None:
     assert all(f.stat().st_size for f in whole.files)
     assert (whole.num_expected, whole.num_counted, whole.missing) == (90, 90, {})
     text = (whole.folder / "report.md").read_text()
-    assert "90 of 90 trainings (cell and stage) are finished. 15 objectives, seeds 1, 2, 3." in text
+    assert "90 of 90 trainings are finished. 15 objectives, seeds 1, 2, 3." in text
     assert "## Missing" not in text
     assert "| objective | paper | this sweep | change | p | verdict |" in text
     told = whole.as_json()

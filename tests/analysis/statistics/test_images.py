@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from goal_sweep.analysis.statistics.aggregation import images_text
-from goal_sweep.analysis.statistics.comparison import compare, image_scores, shared_noise
+from goal_sweep.analysis.statistics.comparison import chance_rsum, compare, image_scores, shared_noise
 from goal_sweep.goal_core.evaluation.metrics import METRICS, RECALLS_AT, SUMMED
 
 NUM = 400
@@ -63,9 +63,26 @@ def test_a_report_says_what_chance_and_few_images_do(number: int, few: str) -> N
     first = np.zeros(number, int)
     ranks = ranks_of(first, first, np.ones(number, int))
     said = images_text(pd.DataFrame({"ranks": [None, ranks]}))
-    assert said.startswith(f"{number} test images; chance R@1 is {100 / number:.3g}.")
+    assert f"{number} test images; chance R@1 is {100 / number:.3g} %" in said
     assert few in said
     assert bool(few) == ("FEW IMAGES" in said)
+
+
+@pytest.mark.parametrize("captions", [1, 3])
+def test_chance_is_what_models_of_random_embeddings_reach(captions: int) -> None:
+    generator, found = np.random.default_rng(6), []
+    images = np.repeat(np.arange(30), captions)
+    for _ in range(400):
+        scores_NM = generator.normal(size=(30, len(images)))
+        right_NM = images == np.arange(30)[:, None]
+        best_N = np.where(right_NM, scores_NM, -np.inf).max(axis=1)
+        own_M = scores_NM[images, np.arange(len(images))]
+        ranks = (scores_NM > best_N[:, None]).sum(axis=1), (scores_NM > own_M).sum(axis=0)
+        found.append(100 * sum((own < k).mean() for own in ranks for k in RECALLS_AT))
+    reached = chance_rsum(np.full(30, captions))
+    assert 0.93 < np.mean(np.array(found) <= reached) <= 1
+    assert np.mean(found) + 1.2 * np.std(found) < reached
+    assert chance_rsum(np.array([2])) == 600  # of one image every recall is 100
 
 
 def test_without_all_ranks_images_are_not_counted() -> None:

@@ -89,7 +89,7 @@ def test_without_a_bias_the_sigmoid_loss_keeps_its_own_numbers() -> None:
 
 def test_they_have_names_and_parameters_and_are_no_part_of_the_grid() -> None:
     config = ObjectiveConfig(pair="infonce", triplet=LOSS, params={"temperature": 0.01})
-    assert config.name == "infonce/loss"
+    assert config.name == "infonce"
     assert config.resolved() == {"pair": "infonce", "triplet": LOSS, "temperature": 0.01}
     assert not set(baselines) & {info.pair for info in list_objectives()}
     assert all(entry.is_built_in for entry in baselines.values())

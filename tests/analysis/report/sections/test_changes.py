@@ -73,7 +73,7 @@ def test_the_report_shows_the_axes(report: ReportResult) -> None:
     text = (report.folder / "report.md").read_text()
     assert "AXES: tau 10, 1; lr 0.1, 0.2." in text
     answer, rest = text.split(f"## MS-COCO, VSE++ (resnet152), stage frozen, {POINTS[0]}\n")
-    assert "- Use " in answer
+    assert "- No winner: " in answer
     words = rest.split("## The tables in words")[1].split("\n## ")[0]
     assert "stage frozen, tau 10 lr 0.1" in words
     assert "stage frozen, tau 1 lr 0.1" not in words
