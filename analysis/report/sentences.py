@@ -14,9 +14,8 @@ from goal_sweep.analysis.report.answer import Answer, answers_of, weight_changes
 from goal_sweep.analysis.results import SweepResults
 from goal_sweep.analysis.statistics import aggregation
 from goal_sweep.analysis.statistics.comparison import FACTORS, MANY_SEEDS
-from goal_sweep.analysis.wording import count_text, list_text, seeds_text
+from goal_sweep.analysis.wording import count_text, list_text, objectives_text, seeds_text
 from goal_sweep.goal_core.evaluation.metrics import RSUM
-from goal_sweep.goal_core.objectives.variants import objective_name
 from goal_sweep.sweeps.axes import value_text
 from goal_sweep.sweeps.results import TUNED
 
@@ -113,7 +112,7 @@ def _flaw_notes(results: SweepResults, blocks: Iterable[BlockResults]) -> list[s
         for column, text in _FLAWS.items():
             flawed = here[here[column] != ""]
             seeds = flawed.groupby(["pair", "triplet"], sort=False)["seed"]
-            which = list_text([f"{objective_name(name)} ({seeds_text(sorted(own))})" for name, own in seeds])
+            which = list_text([f"{objectives_text([name])} ({seeds_text(sorted(own))})" for name, own in seeds])
             if which:
                 warnings.append(f"{text.format(f'{len(flawed)} of {len(here)} trainings of {title}')}: {which}.")
         whole, stacked = int((here["stacked"] == 1).sum()), int(here["stacked"].notna().sum())

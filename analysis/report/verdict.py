@@ -88,20 +88,20 @@ def _price(inputs: Inputs) -> str:
 
 def _use(answer: Answer) -> str:
     """What to use, where something is significantly better than all others or than con/con; else that nothing is."""
-    comparison, others, number = answer.grid.comparison, answer.others, len(answer.others)
+    comparison, gain, number = answer.grid.comparison, answer.grid.gain, len(answer.others)
+    level = [key for key in answer.others if key in comparison.near | comparison.untested]
     what, mean = _counted(answer.top, "equal objectives"), f"mean rsum ({answer.mean} of 600)"
-    if not others:
+    if not number:
         return f"{what}: {mean}."
+    lower = (
+        f"{_counted(level, f'of the {number} others')} {'is' if len(level) == 1 else 'are'} not significantly lower."
+    )
     if not comparison.is_tested:
-        return f"No winner: {what} has the highest {mean}, but nothing is tested: add seeds."
-    level = [key for key in others if key in comparison.near | comparison.untested]
-    is_winner = answer.grid.gain is not None and answer.grid.gain.verdict == "better"
-    if not level:
-        return f"Use {what}: highest {mean}; all others are significantly lower."
-    lower = f"none of the {number} others" if 1 < number == len(level) else _counted(level, f"of the {number} others")
-    lower += f" {'is' if len(level) in (1, number) else 'are'} {'not ' * ('none' not in lower)}significantly lower."
-    if is_winner:
-        return f"Use {what}: highest {mean}; {lower}"
+        lower = "nothing is tested: add seeds."
+    elif 1 < number == len(level):
+        lower = f"none of the {number} others is significantly lower."
+    if not level or (gain is not None and gain.verdict == "better"):
+        return f"Use {what}: highest {mean}; {lower if level else 'all others are significantly lower.'}"
     return f"No winner: {what} {'has' if len(answer.top) == 1 else 'have'} the highest {mean}, but {lower}"
 
 
@@ -132,16 +132,13 @@ def _beats(answers: Sequence[Answer]) -> str:
 def _at_chance(answers: Sequence[Answer]) -> str:
     """The objectives that did not train; empty where all did."""
     found = [answer.untrained for answer in answers if answer.untrained]
-    names = list(dict.fromkeys(name for own in found for name in own))
-    if not names:
-        return ""
-    where = f" in {len(found)} of {len(answers)} tables" if len(answers) > 1 else ""
+    names = [objective_name(name) for name in dict.fromkeys(name for own in found for name in own)]
     if all(len(answer.untrained) == len(answer.grid.means) for answer in answers):
         return "No objective is better than chance: none trained, so comparing them says little."
-    if len(names) == 1:
-        return f"{objective_name(names[0])} is no better than chance{where}: it did not train."
-    texts = list_text([objective_name(name) for name in names])
-    return f"{texts} are no better than chance{where}: they did not train, so comparing them says little."
+    where = f" in {len(found)} of {len(answers)} tables" if len(answers) > 1 else ""
+    are, they, them = ("is", "it", "it") if len(names) == 1 else ("are", "they", "them")
+    said = f"{are} no better than chance{where}: {they} did not train, so comparing {them} says little."
+    return f"{list_text(names)} {said}" if names else ""
 
 
 def _avoid(answers: Sequence[Answer]) -> str:

@@ -146,12 +146,10 @@ def _protocol(results: SweepResults, key: BlockKey, runs: pd.DataFrame) -> str:
 
 def images_text(runs: pd.DataFrame, *, warn: bool = True) -> str:
     """The number of test images, R@1 by chance, and a warning of few images; empty where no training has its ranks."""
-    number = len(_captions(runs))
-    if not number:
+    if not (number := len(_captions(runs))):
         return ""
-    few = few_images(number) if warn else ""
     said = f"{number:,} test images; chance R@1 is {100 / number:.3g} %"
-    return f"FEW IMAGES: {said}, and {few}." if few else f"{said}."
+    return f"FEW IMAGES: {said}, and {few}." if warn and (few := few_images(number)) else f"{said}."
 
 
 def _captions(runs: pd.DataFrame) -> NDArray[np.int64]:

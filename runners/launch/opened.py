@@ -37,8 +37,7 @@ class OpenedSweep(ResolvedSweep):
     @property
     def notes(self) -> list[str]:
         """What a user should know of the data."""
-        number = self.dataset.splits["test"].num_images
-        few = few_images(number)
+        few = few_images(number := self.dataset.splits["test"].num_images)
         return [*self.dataset.notes, *[f"only {number} test images: {few}"] * bool(few)]
 
     def prepare(self) -> None:

@@ -252,7 +252,7 @@ def block_counts(progress: SweepProgress, block: Block) -> str:
     parts = [f"{counts['done']} of {len(seeds)} done"]
     if epochs := [progress[seed].epochs for seed in seeds if progress[seed].state == "running"]:
         span = f"{min(epochs)}" if min(epochs) == max(epochs) else f"{min(epochs)}-{max(epochs)}"
-        warm = " (warm-up)" if max(epochs) <= seeds[0].stage.warmup_epochs else ""
+        warm = " (warm-up)" * (max(epochs) <= seeds[0].stage.warmup_epochs)
         parts.append(f"{counts['running']} running (epoch {span} of {seeds[0].stage.epochs}){warm}")
     if begun := sum(map(progress.begun, seeds)):
         parts.append(f"{begun} begun")

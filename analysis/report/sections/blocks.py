@@ -9,9 +9,8 @@ from goal_sweep.analysis.figures.blocks import draw_curves
 from goal_sweep.analysis.report.parts import GridTable, Picture, Section, TextTable
 from goal_sweep.analysis.statistics.aggregation import Inputs, values_in
 from goal_sweep.analysis.statistics.comparison import crossed
-from goal_sweep.analysis.wording import list_text, numbers_text, p_equation, seeds_text
+from goal_sweep.analysis.wording import list_text, numbers_text, objectives_text, p_equation, seeds_text
 from goal_sweep.goal_core.evaluation.metrics import MAIN_METRICS, MEASURES, RSUM
-from goal_sweep.goal_core.objectives.variants import objective_name
 from goal_sweep.sweeps.results import BASELINE
 
 
@@ -80,9 +79,9 @@ def weights_section(inputs: Inputs) -> Section | None:
         if block.grids[RSUM.key].weights.levels:
             tables.append(_weights_table(block))
             known = block.grids[RSUM.key].means
-            if rest := [objective_name(name) for name in known if name not in crossed(known)]:
+            if rest := [name for name in known if name not in crossed(known)]:
                 why = "left out, because they are not combined with every other weight"
-                left_out.append(f"{block.key.title}: {why}: {', '.join(rest)}.")
+                left_out.append(f"{block.key.title}: {why}: {objectives_text(rest)}.")
     if not tables:
         return None
     title = "Each weight on its own, and statistical significance"

@@ -168,7 +168,7 @@ class Validation:
         test_rsum = recalls_on("test")["test/rsum"] if self._unit.stage.select_on == "test" else None
         record = cell.close_epoch(recalls, val_s=took, of_unit=load, test_rsum=test_rsum)
         shown = record["metrics"]
-        warm = " (warm-up)" if record["epoch"] <= cell.stage.warmup_epochs else ""
+        warm = " (warm-up)" * (record["epoch"] <= cell.stage.warmup_epochs)
         cell.files.log(
             f"epoch {record['epoch']}/{self._unit.stage.epochs}{warm}  lr {shown['train/lr']:g}  "
             f"hinge {shown['train/hinge']:.2f}  pos {shown['train/pos_sim']:.3f}  neg {shown['train/neg_sim']:.3f}  "

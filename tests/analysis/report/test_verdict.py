@@ -21,10 +21,7 @@ LOSS = "con/con (the triplet loss)"
             CIR | {"sig/nca": 3.0},
             ["Use sig/nca: ", f"sig/nca beats {LOSS} significantly: ", "Avoid triplet weight cir ("],
         ),
-        (
-            CIR | {"con/con": 3.0},
-            ["Use con/con: ", "Avoid triplet weight cir ("],
-        ),
+        (CIR | {"con/con": 3.0}, ["Use con/con: ", "Avoid triplet weight cir ("]),
         ({"sig/nca": 0.3}, ["No winner: ", f"Nothing beats {LOSS} significantly: "]),
     ],
     ids=["a gain", "the baseline", "nothing"],
@@ -37,11 +34,8 @@ def test_the_three_lines_of_one_table(shifts: Mapping[str, float], starts: list[
 
 def test_there_is_no_winner_where_nothing_is_significant() -> None:
     first, second = verdict(inputs_of(sweep({"sig/nca": 1.0}, noise=1.0).results()))
-    assert re.fullmatch(
-        r"No winner: \S+ has the highest mean rsum \(5\d\.\d ± \d\.\d of 600\), but none of the 14 others is "
-        r"significantly lower\.",
-        first,
-    )
+    assert first.startswith("No winner: sig/nca has the highest mean rsum (5")
+    assert first.endswith(" of 600), but none of the 14 others is significantly lower.")
     assert re.search(r" is at \+\d\.\d points of rsum \(95 % interval -\d\.\d to \+\d\.\d\)\. ", second)
 
 
@@ -54,11 +48,10 @@ def test_there_is_no_winner_where_nothing_is_significant() -> None:
     ],
 )
 def test_objectives_that_did_not_train_are_named(shifts: Mapping[str, float], said: str) -> None:
-    """With 500 pairs chance has a mean rsum of 6.4, and reaches 10.7; the others are at 12."""
     writer = sweep(shifts, ["con/con", "con/nca", "sig/con"])
     for row in writer.rows:
         row["ranks"] = ranks_of(np.zeros(500, int), np.zeros(500, int), np.ones(500, int))
-        row["test/rsum"] += 12 - 50
+        row["test/rsum"] += 12 - 50  # by chance it is 6.4, and at most 10.7
     lines = verdict(inputs_of(writer.results()))
     assert sum(said in line for line in lines) == 1
     assert any(line.startswith("Use ") for line in lines) == (len(shifts) < 3)

@@ -80,8 +80,7 @@ def test_chance_is_what_models_of_random_embeddings_reach(captions: int) -> None
         ranks = (scores_NM > best_N[:, None]).sum(axis=1), (scores_NM > own_M).sum(axis=0)
         found.append(100 * sum((own < k).mean() for own in ranks for k in RECALLS_AT))
     reached = chance_rsum(np.full(30, captions))
-    assert 0.93 < np.mean(np.array(found) <= reached) <= 1
-    assert np.mean(found) + 1.2 * np.std(found) < reached
+    assert 0.93 < np.mean(np.array(found) <= reached) < 1
     assert chance_rsum(np.array([2])) == 600  # of one image every recall is 100
 
 
