@@ -112,7 +112,8 @@ def _flaw_notes(results: SweepResults, blocks: Iterable[BlockResults]) -> list[s
         for column, text in _FLAWS.items():
             flawed = here[here[column] != ""]
             seeds = flawed.groupby(["pair", "triplet"], sort=False)["seed"]
-            which = list_text([f"{objectives_text([name])} ({seeds_text(sorted(own))})" for name, own in seeds])
+            names = {objectives_text([(str(p), str(t))]): seeds_text(sorted(own)) for (p, t), own in seeds}
+            which = list_text([f"{name} ({own})" for name, own in names.items()])
             if which:
                 warnings.append(f"{text.format(f'{len(flawed)} of {len(here)} trainings of {title}')}: {which}.")
         whole, stacked = int((here["stacked"] == 1).sum()), int(here["stacked"].notna().sum())

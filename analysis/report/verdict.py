@@ -34,8 +34,8 @@ def verdict(inputs: Inputs) -> tuple[str, ...]:
     first = _use_in(trained) if trained and len(answers) > 1 else "".join(map(_use, trained))
     if trained and not any(BASELINE in answer.untrained for answer in trained):
         second = " ".join(filter(None, (_beats(trained), _price(inputs))))
-    third = _at_chance(answers) or _avoid(answers)
-    return tuple(filter(None, (first, second, third, images * images.startswith("FEW"))))
+    few = images * images.startswith("FEW")
+    return tuple(filter(None, (first, second, _at_chance(answers) or _avoid(answers), few)))
 
 
 def more_seeds(inputs: Inputs) -> int | None:

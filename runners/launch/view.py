@@ -2,8 +2,7 @@
 
 The view is redrawn while the sweep trains, and printed in full by `status` and at the end of a launch.
 
-A block is a grid, pair weights as rows and triplet weights as columns: its scores in training, or its test results. It
-is readable at 80 columns and without colour (NO_COLOR, a pipe).
+A block is a grid of scores or test results, readable at 80 columns and without colour (NO_COLOR, a pipe).
 """
 
 from __future__ import annotations

@@ -34,8 +34,9 @@ def test_the_three_lines_of_one_table(shifts: Mapping[str, float], starts: list[
 
 def test_there_is_no_winner_where_nothing_is_significant() -> None:
     first, second = verdict(inputs_of(sweep({"sig/nca": 1.0}, noise=1.0).results()))
-    assert first.startswith("No winner: sig/nca has the highest mean rsum (5")
-    assert first.endswith(" of 600), but none of the 14 others is significantly lower.")
+    assert re.match(
+        r"No winner: sig/nca has the highest mean rsum \(5.*of 600\), but none of the 14 others is s", first
+    )
     assert re.search(r" is at \+\d\.\d points of rsum \(95 % interval -\d\.\d to \+\d\.\d\)\. ", second)
 
 
@@ -53,9 +54,8 @@ def test_objectives_that_did_not_train_are_named(shifts: Mapping[str, float], sa
         row["ranks"] = ranks_of(np.zeros(500, int), np.zeros(500, int), np.ones(500, int))
         row["test/rsum"] += 12 - 50  # by chance it is 6.4, and at most 10.7
     lines = verdict(inputs_of(writer.results()))
-    assert sum(said in line for line in lines) == 1
-    assert any(line.startswith("Use ") for line in lines) == (len(shifts) < 3)
-    assert any("(the triplet loss)" in line for line in lines) == ("con/con" not in shifts)
+    found = [any(text in line for line in lines) for text in (said, "Use ", "(the triplet loss)")]
+    assert found == [True, len(shifts) < 3, "con/con" not in shifts]
 
 
 def test_nothing_is_claimed_of_one_seed() -> None:

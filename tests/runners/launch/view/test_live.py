@@ -5,6 +5,7 @@ import io
 import os
 import re
 import sys
+from dataclasses import replace
 
 import pexpect
 import pytest
@@ -170,7 +171,8 @@ def test_where_nothing_is_redrawn_events_are_lines() -> None:
 
 
 def test_the_time_left_is_told_by_the_measured_pace() -> None:
-    (training,), now = resolved("con/con").trainings, [0.0]
+    (plain,), now = resolved("con/con").trainings, [0.0]
+    training = replace(plain, stage=replace(plain.stage, warmup_epochs=1))
     progress, file = SweepProgress([training]), io.StringIO()
     console = Console(file=file, width=200, get_time=lambda: now[0])
     with LiveView(progress, "quickstart", console, str) as view:
@@ -179,3 +181,4 @@ def test_the_time_left_is_told_by_the_measured_pace() -> None:
             progress.running(training, epoch, 250.0)
             view.epoch(training, 250.0)
     assert [line.rpartition("(")[2] for line in file.getvalue().splitlines()] == ["left --)", "left 0:01:00)"]
+    assert ["(warm-up)" in line for line in file.getvalue().splitlines()] == [True, False]
