@@ -245,14 +245,14 @@ def _one_line(text: Text) -> Text:
 
 
 def block_counts(progress: SweepProgress, block: Block) -> str:
-    """How far a block is: `15 of 45 done, 4 running (epoch 3-5 of 30)`."""
+    """How far a block is: `15 of 45 done, 4 running (epoch 3-5/30)`."""
     seeds = progress.of_block(block)
     counts = progress.counts(seeds)
     parts = [f"{counts['done']} of {len(seeds)} done"]
     if epochs := [progress[seed].epochs for seed in seeds if progress[seed].state == "running"]:
         span = f"{min(epochs)}" if min(epochs) == max(epochs) else f"{min(epochs)}-{max(epochs)}"
-        warm = " (warm-up)" * (max(epochs) <= seeds[0].stage.warmup_epochs)
-        parts.append(f"{counts['running']} running (epoch {span} of {seeds[0].stage.epochs}){warm}")
+        epoch = "warm-up" if max(epochs) <= seeds[0].stage.warmup_epochs else "epoch"
+        parts.append(f"{counts['running']} running ({epoch} {span}/{seeds[0].stage.epochs})")
     if begun := sum(map(progress.begun, seeds)):
         parts.append(f"{begun} begun")
     if counts["failed"]:

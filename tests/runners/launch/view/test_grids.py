@@ -33,7 +33,7 @@ def grid_of(progress: SweepProgress) -> list[str]:
 def test_a_square_has_the_score_and_a_mark_for_each_seed() -> None:
     progress = in_training(resolved("con/con", "con/nca", "con/cir", seeds=(1, 2, 3)))
     title, head, squares = grid_of(progress)
-    assert title == "scenes vsepp test_byobnet frozen: 4 of 9 done, 1 running (epoch 2 of 3), 1 failed"
+    assert title == "scenes vsepp test_byobnet frozen: 4 of 9 done, 1 running (epoch 2/3), 1 failed"
     assert head.split() == ["con", "nca", "cir"]
     # The mean over the seeds with the most epochs, and their spread.
     assert squares.split() == "con 300.0 █▅· *311.0 ± 1.0 ███ -- x··".split()
