@@ -305,7 +305,7 @@ def edits_since(before: ResultsTable | None, sweep: ResolvedSweep) -> Iterator[s
     if before is None:
         return
     if lost := lost_results(before, sweep):
-        shown = changed_settings(before, sweep)
+        shown = changed_settings(before.header.requested, sweep.requested)
         yield (
             f"edited since an earlier launch: {shown or 'the code of objectives'}; {lost} finished "
             "trainings are not of this sweep any more. Their results are kept, but its report and MLflow page leave "
@@ -318,9 +318,9 @@ def edits_since(before: ResultsTable | None, sweep: ResolvedSweep) -> Iterator[s
             yield f"the source tree has {changes}; another --store repeats them"
 
 
-def changed_settings(before: ResultsTable, sweep: ResolvedSweep) -> str:
+def changed_settings(before: Requested, asked: Requested) -> str:
     """The settings that the last launch had otherwise, such as `stages.frozen.epochs 9 -> 5`; empty without any."""
-    then, now = _settings(before.header.requested), _settings(sweep.requested)
+    then, now = _settings(before), _settings(asked)
     differ = [name for name in sorted(then | now) if then.get(name) != now.get(name)]
     shown = [f"{name} {then.get(name)} -> {now.get(name)}" for name in differ[:_MAX_SHOWN]]
     return ", ".join(shown + ([f"and {len(differ) - _MAX_SHOWN} more"] if len(differ) > _MAX_SHOWN else []))

@@ -165,6 +165,14 @@ class SweepPlaces(Settings):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SweepData(Settings):
+    """The data of a sweep: all that a command needs which evaluates on them."""
+
+    data: Annotated[DataConfig, Field(discriminator="format")]
+    """The dataset, of the kind that its `format` names."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SweepConfig(SweepPlaces):
     """One sweep file, complete and checked."""
 

@@ -88,6 +88,16 @@ class UnknownNameError(ConfigError):
         super().__init__(f"unknown {kind} {name!r}{nearest(name, options)}; known: {', '.join(options)}")
 
 
+@contextmanager
+def about(key: str) -> Iterator[None]:
+    """Say of wrong weights which setting names them, unless the error knows it."""
+    try:
+        yield
+    except WeightsError as error:
+        error.key = error.key or key
+        raise
+
+
 def first_line(error: BaseException) -> str:
     """The first line of an error's message, of the system's without number and path; its type if there is none."""
     text = str(getattr(error, "strerror", None) or error)

@@ -6,14 +6,14 @@ from pathlib import Path
 
 import torch
 
-from goal_sweep.goal_core.basics.errors import GoalError, WeightsError, first_line
+from goal_sweep.goal_core.basics.errors import GoalError, WeightsError, about, first_line
 from goal_sweep.goal_core.checkpoints.file import ModelDescription, TrainedModel, check_fits, load_module, read_model
 from goal_sweep.goal_core.data import DataConfig, Dataset
 from goal_sweep.goal_core.data.inputs import captions_of
 from goal_sweep.goal_core.data.text import TextVectors, Tokenizer
 from goal_sweep.goal_core.models import ModelConfig
 from goal_sweep.goal_core.models.backbones import ImageBackbone
-from goal_sweep.goal_core.models.frameworks import framework_of, frameworks
+from goal_sweep.goal_core.models.frameworks import backbone_setting, framework_of, frameworks
 from goal_sweep.goal_core.models.heads import Encoder, Heads, num_features
 from goal_sweep.goal_core.models.sizes import backbone_name
 from goal_sweep.goal_core.models.weights import file_sha256
@@ -50,11 +50,13 @@ class InitialModel:
             self.tokenizer = self._given.description.vocabulary
         else:
             assert dataset is not None, "only a given model does without data"
-            self.tokenizer = self.framework.tokenizer(model, dataset.vocabulary_captions, data.min_word_count)
+            with about(self.framework.text_setting(model) or backbone_setting(model)):
+                self.tokenizer = self.framework.tokenizer(model, dataset.vocabulary_captions, data.min_word_count)
 
     def backbone(self, seed: int) -> ImageBackbone | None:
         """The image backbone; None where the data already consists of features."""
-        backbone = self.framework.backbone(self.model, self._data, seed)
+        with about(backbone_setting(self.model)):
+            backbone = self.framework.backbone(self.model, self._data, seed)
         if backbone is not None and self._given is not None and self._given.backbone:
             load_module(backbone, self._given.backbone, self._given.path)
         return backbone
@@ -68,7 +70,8 @@ class InitialModel:
             width = backbone.num_features
         build = partial(self.framework.heads, self.model, num_features=width, tokenizer=self.tokenizer, seed=seed)
         if self._given is None:
-            return build()
+            with about(self.framework.text_setting(self.model)):
+                return build()
         if self.framework.draws_heads(self.model):
             with torch.device("meta"):  # sizes that a file states take no memory before they are known to fit
                 check_fits(build(), self._given.heads, self._given.path)

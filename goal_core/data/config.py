@@ -202,8 +202,8 @@ class SourceConfig(_Captioned):
     """Column with the split; `restval` counts as train."""
     val_share: Annotated[float, Range(at_least=0, below=1)] = 0.1
     """Share of the images that become val where no image has a split: exactly, or by a hash of names above 1,000."""
-    test_share: Annotated[float, Range(at_least=0, below=1)] = 0.1
-    """The same for test."""
+    test_share: Annotated[float, Range(at_least=0, at_most=1)] = 0.1
+    """The same for test; with 1 all are test."""
     max_captions: Limit = 0
     image: ImageConfig = field(default_factory=ImageConfig)
 

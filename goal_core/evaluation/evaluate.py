@@ -13,6 +13,7 @@ from goal_sweep.goal_core.basics.files import kept_columns
 from goal_sweep.goal_core.checkpoints.file import ModelDescription, TrainedModel, read_model
 from goal_sweep.goal_core.checkpoints.initial_model import trained_encoder
 from goal_sweep.goal_core.data import SPLIT_NAMES, DataConfig, Dataset, Split
+from goal_sweep.goal_core.data.config import SourceConfig
 from goal_sweep.goal_core.data.dataset import fingerprint_of
 from goal_sweep.goal_core.data.formats.index import Index, index_path, own_indexes
 from goal_sweep.goal_core.data.formats.opening import open_dataset
@@ -86,7 +87,8 @@ def open_checkpoint(
     Args:
         root: the data's folder, if it is not the one the cell was trained with.
         weights: the backbone's weights file, if it has moved; its content must be the same.
-        data: other data than the cell was trained on. Words and the preparation of images stay the cell's.
+        data: other data than the cell was trained on. Words and the preparation of images stay the cell's. Where the
+            data say no split, all images are test.
         splits: those that the data must have.
         indexes: the folder of the indexes of datasets; None: this user's own.
     """
@@ -100,6 +102,8 @@ def open_checkpoint(
             raise ConfigError(f"the cell takes {takes}, but the other data are {has}")
         if own.image is not None:
             data = replace(data, image=own.image)  # type: ignore[arg-type]  # all with pictures have one
+        if isinstance(data, SourceConfig):
+            data = replace(data, val_share=0.0, test_share=1.0)
         description = replace(description, data=data)
     dataset = open_dataset(description.data, indexes or own_indexes(), needed=splits)
     if data is None and dataset.fingerprint != description.data_fingerprint:

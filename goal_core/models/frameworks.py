@@ -12,7 +12,7 @@ from pathlib import Path
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from goal_sweep.goal_core.basics.errors import ConfigError
+from goal_sweep.goal_core.basics.errors import ConfigError, about
 from goal_sweep.goal_core.basics.registry import Registry
 from goal_sweep.goal_core.data.text import Vocabulary
 from goal_sweep.goal_core.models import weights
@@ -78,11 +78,17 @@ class Framework:
     def weights_id(self, model: ModelConfig) -> str:
         """An identifier of the initial weights of the backbone and the text encoder, by content."""
         image = "precomputed" if model.backbone.weights == "precomputed" else weights.weights_id(model.backbone)
-        return "".join((image, *(f" {part} {weights.hub_id(name)}" for part, name in self._text_weights(model))))
+        with about(self.text_setting(model)):
+            return "".join((image, *(f" {part} {weights.hub_id(name)}" for part, name in self._text_weights(model))))
 
     def _text_weights(self, model: ModelConfig) -> list[tuple[str, str]]:
         texts = {"bert": model.bert.weights, "text": model.text.encoder}
         return [(part, name) for part, name in texts.items() if part in self.uses and name]
+
+    def text_setting(self, model: ModelConfig) -> str:
+        """The setting that names the text encoder's weights; empty where there is none."""
+        settings = {"bert": "model.bert.weights", "text": "model.text.encoder"}
+        return next((settings[part] for part, _ in self._text_weights(model)), "")
 
     def draws_heads(self, model: ModelConfig) -> bool:
         """Whether goal-sweep's own heads are drawn at random as a whole, with no weights or code from elsewhere."""
@@ -291,11 +297,19 @@ def framework_of(model: ModelConfig) -> Framework:
     return frameworks[model.framework].function()
 
 
+def backbone_setting(model: ModelConfig) -> str:
+    """The setting that says which weights the backbone has: their place or, where that is no file, its name."""
+    own = model.backbone
+    return f"model.backbones.{own.name}.{'name' if own.weights in weights.NAMED_WEIGHTS else 'weights'}"
+
+
 def initial_weights_id(model: ModelConfig) -> str:
     """The identifier in the cell id of the initial weights, by content and never by path, and of one's own parts."""
-    parts, entry = [framework_of(model).weights_id(model)], frameworks[model.framework]
+    with about(backbone_setting(model)):
+        parts, entry = [framework_of(model).weights_id(model)], frameworks[model.framework]
     if entry.plugin:
         parts.append(f"framework plugin:{entry.code}")
     if model.init_from:
-        parts.append(f"init {weights.file_sha256(weights.existing(Path(model.init_from)))[:16]}")
+        with about("model.init_from"):
+            parts.append(f"init {weights.file_sha256(weights.existing(Path(model.init_from)))[:16]}")
     return " ".join(parts)

@@ -138,7 +138,7 @@ def subwords_of(weights: str) -> Subwords:
         sizes = AutoConfig.from_pretrained(weights)
         tokenizer = AutoTokenizer.from_pretrained(weights).backend_tokenizer
     except (OSError, ValueError, AttributeError, ImportError) as error:
-        raise WeightsError(f"cannot load the tokenizer of {weights!r}: {first_line(error)}") from error
+        raise _unread("the tokenizer of", weights, error) from error
     longest = getattr(getattr(sizes, "text_config", sizes), "max_position_embeddings", 512)
     # Of the positions of RoBERTa and its like the first two stand for no word.
     tokenizer.enable_truncation(longest - (2 if longest % 2 == 0 and longest % 64 == 2 else 0))
@@ -222,7 +222,16 @@ def _type_of(weights: str) -> str:
     try:
         return str(AutoConfig.from_pretrained(weights).model_type)
     except (OSError, ValueError) as error:
-        raise WeightsError(f"cannot find the text encoder {weights!r}: {first_line(error)}") from error
+        raise _unread("the text encoder", weights, error) from error
+
+
+def _unread(what: str, weights: str, error: Exception) -> WeightsError:
+    """Say why a folder, or a model of the hub, cannot be read."""
+    if (place := Path(weights).expanduser()).is_dir():
+        return WeightsError(f"cannot load {what} {weights!r}: {first_line(error)}")
+    near = nearest(weights, (str(one) for one in place.parent.glob("*") if one.is_dir()))
+    hub = f"no model of this name on the hub could be read: {first_line(error)}"
+    return WeightsError(f"there is no folder {weights!r} beside the sweep{near}, and {hub}")
 
 
 def _load(kind: Any, weights: str, **options: Any) -> Any:
@@ -234,7 +243,7 @@ def _load(kind: Any, weights: str, **options: Any) -> Any:
     except (OSError, ValueError, RuntimeError, ImportError, SafetensorError) as error:
         files = sorted(Path(weights).expanduser().glob("*.safetensors"))
         said = [f"{file}{what}" for file in files if (what := seems(file))]
-        raise WeightsError(said[0] if said else f"cannot load the model {weights!r}: {first_line(error)}") from error
+        raise (WeightsError(said[0]) if said else _unread("the model", weights, error)) from error
     check_finite_weights(model.named_parameters(), repr(weights))
     return model
 

@@ -41,7 +41,7 @@ def check_architecture(name: str) -> None:
         known = timm.list_models()
         own = "One of your own needs its plugin: `plugins` in a sweep, --plugin where a model is used"
         listed = f"`goal-sweep backbones` lists all {len(known)}. {own}"
-        raise WeightsError(f"unknown timm backbone {name!r}{nearest(name, known)}; {listed}")
+        raise WeightsError(f"unknown timm backbone {name!r}{nearest(name.split(".")[0], known)}; {listed}")
 
 
 def torchvision_names() -> list[str]:

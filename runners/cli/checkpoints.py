@@ -19,7 +19,7 @@ from goal_sweep.goal_core.basics.registry import run_plugins
 from goal_sweep.goal_core.data import SPLIT_NAMES, index_parts
 from goal_sweep.goal_core.data.formats.features import read_region_header
 from goal_sweep.goal_core.data.formats.index import own_indexes
-from goal_sweep.goal_core.data.formats.layout import PICTURES, tree
+from goal_sweep.goal_core.data.formats.layout import PICTURES, WHOLE, tree
 from goal_sweep.goal_core.data.formats.opening import open_dataset
 from goal_sweep.goal_core.data.formats.tables import LINES, TABLES
 from goal_sweep.goal_core.data.formats.text_files import read_lines
@@ -27,7 +27,7 @@ from goal_sweep.runners.cli.models import Model, ModelAndText, Models, model_of,
 from goal_sweep.runners.cli.options import AsJson, Device, Set, StoreDir, SweepArguments, Trust
 from goal_sweep.runners.cli.output import Force, Output, console, new_file
 from goal_sweep.sweeps import load_sweep
-from goal_sweep.sweeps.reading.load import is_named_sweep
+from goal_sweep.sweeps.reading.load import is_named_sweep, load_data
 
 if TYPE_CHECKING:
     from goal_sweep.goal_core.evaluation.trained_model import RetrievalModel
@@ -51,7 +51,7 @@ def evaluate(
     root: Annotated[str | None, typer.Option(help="Folder of the data, if it has moved.")] = None,
     weights: Weights = None,
     data: Annotated[
-        str | None, typer.Option(help="Evaluate on the data of this sweep, which the cell was not trained on.")
+        str | None, typer.Option(help="Evaluate on the `data` of this sweep file, which may have no other key.")
     ] = None,
     ensemble: Annotated[
         int | None, typer.Option(min=2, help="Of a sweep, the average of so many seeds: those that are best on val.")
@@ -83,7 +83,7 @@ def evaluate(
         option = "--weights" if data is None else "--data"
         raise GoalError(f"{option} needs a single checkpoint, got {len(files)}; evaluate them one by one or without it")
     if len(files) == 1:
-        other = None if data is None else load_sweep(data).data
+        other = None if data is None else load_data(data)
         needed = SPLIT_NAMES if data is None else (split,)
         opened = open_checkpoint(files[0], root=root, weights=weights, device=device, data=other, splits=needed)
         result = opened.evaluate(split)
@@ -93,6 +93,7 @@ def evaluate(
         print(json.dumps(result, indent=2))
         return
     of = "" if data is None else f" of {result['data']}; trained on {result['trained_on']}"
+    of += f"; {WHOLE}" if data is not None and WHOLE in "; ".join(opened.dataset.notes) else ""
     console.print(f"{split}: {result['images']} images, {result['captions']} captions{of}")
     console.print(" " * 17 + "".join(f"{name:>9s}" for name in _HEADINGS))
     members = result.get("members", [result])

@@ -39,11 +39,14 @@ def compare(
     from goal_sweep.analysis.statistics.aggregation import Inputs
     from goal_sweep.analysis.statistics.pair import pair_of
     from goal_sweep.runners.cli import pairs
+    from goal_sweep.runners.cli.models import trained_results
     from goal_sweep.runners.cli.reports import report_target
 
     arguments = SweepArguments(sweep, set_, store)
     target = report_target(sweep, arguments.overrides)
-    pair = pair_of(Inputs(results=target.results()), first, second, stage=stage, backbone=backbone)
+    pair = pair_of(
+        Inputs(results=trained_results(target.config, arguments)), first, second, stage=stage, backbone=backbone
+    )
     shown = pair.seeds[0] if seed is None else seed
     if shown not in pair.seeds:
         raise GoalError(f"seed {seed} is not finished for both; give --seed, one of {', '.join(map(str, pair.seeds))}")

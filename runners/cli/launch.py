@@ -197,7 +197,7 @@ def status(
     progress = opened.progress()
     console.print(overview(progress, opened.config.name, width=console.width))
     table = read_results(opened.store, opened.config.name)
-    if table is not None and (changed := changed_settings(table, opened)):
+    if table is not None and (changed := changed_settings(table.header.requested, opened.requested)):
         console.print(f"the last launch, which the report shows, had other settings (then -> here): {changed}")
     for holder in dict.fromkeys(progress[one].holder for one in opened.trainings if progress[one].holder):
         console.print(f"training: {holder}")

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -17,11 +19,13 @@ import typer
 
 from goal_sweep.goal_core.basics.errors import GoalError, nearest, printable
 from goal_sweep.goal_core.checkpoints.names import BEST
+from goal_sweep.goal_core.models.frameworks import initial_weights_id
 from goal_sweep.runners.cli import completion
 from goal_sweep.runners.cli.options import SweepArguments
 from goal_sweep.runners.launch.tuning import refreshed_results
 from goal_sweep.runners.store import Store
-from goal_sweep.sweeps import SweepPlaces, load_sweep
+from goal_sweep.sweeps import ResolvedSweep, SweepConfig, SweepPlaces, load_sweep
+from goal_sweep.sweeps.identity import to_mapping
 from goal_sweep.sweeps.reading.load import is_named_sweep, list_shipped
 
 if TYPE_CHECKING:
@@ -92,12 +96,44 @@ def stored_results(config: SweepPlaces) -> SweepResults:
     return read_results(content, f"the store {store.location}", store.root if store.root.is_dir() else None)
 
 
+def trained_results(config: SweepPlaces, sweep: SweepArguments) -> SweepResults:
+    """The stored results of those trainings that a sweep has by its file and `--set` now, by their keys.
+
+    Those of an earlier goal-sweep have other keys; they count where the settings are those of the last launch. Of a
+    sweep with plugins that do not run, all count.
+
+    Raises:
+        GoalError: nothing was trained with these settings.
+    """
+    from goal_sweep.runners.results import changed_settings  # with pyarrow
+
+    found = stored_results(config)
+    if not isinstance(config, SweepConfig):
+        return found
+    header, weights = found.header, dict(found.header.requested.weights)
+    if to_mapping(config.model) != header.requested.config["model"]:
+        for model in config.model.models:
+            weights.setdefault(model.backbone.name, "")
+            with suppress(GoalError):  # a file that has moved
+                weights[model.backbone.name] = initial_weights_id(model)
+    names = {backbone.name for backbone in config.model.backbones}, config.objectives.names
+    known = [one for one in header.studies if one.backbone in names[0] and one.objective in names[1]]
+    fingerprint, studies = header.requested.data_fingerprint, tuple(known) if config.tune == header.tune else ()
+    asked = ResolvedSweep(config=config, data_fingerprint=fingerprint, weights=weights, studies=studies)
+    runs = found.runs[found.runs["training"].isin({training.key for training in asked.trainings})]
+    if runs.empty and (changed := changed_settings(header.requested, asked.requested)):
+        there = f"nothing of {config.name} in the store {config.store} was trained with these settings"
+        mend = f"train it: {sweep.command('launch')}; or leave the settings as they were"
+        raise GoalError(f"{there} (stored -> asked for): {changed}; {mend}")
+    return found if runs.empty else replace(found, runs=runs)
+
+
 def _best(sweep: SweepArguments, objective: str, seeds: int) -> list[Path]:
     from goal_sweep.analysis.results import best_runs
     from goal_sweep.goal_core.evaluation.metrics import RSUM
 
     config = load_sweep(sweep.sweep, sweep.overrides, trusted=sweep.trusted)
-    best, store, paths = best_runs(stored_results(config), objective), Store(config.store), []
+    best, store, paths = best_runs(trained_results(config, sweep), objective), Store(config.store), []
     if len(best) < seeds:
         raise GoalError(
             f"the best model of {config.name} has {len(best)} finished seeds, fewer than the {seeds} of --ensemble; "

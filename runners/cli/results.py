@@ -23,6 +23,7 @@ from goal_sweep.runners.cli.output import Force, Output, console, new_file
 from goal_sweep.runners.store import Store
 from goal_sweep.runners.store.garbage import find_garbage, remove_garbage
 from goal_sweep.runners.tracking.uri import TrackingError, read_only, require_database
+from goal_sweep.sweeps.reading.load import load_places
 
 results = typer.Typer()
 
@@ -89,18 +90,20 @@ def card(
     Example: goal-sweep card quickstart.yaml --push my-org/emoji-retrieval --private
     """
     from goal_sweep.analysis.report.pages import model_card
-    from goal_sweep.runners.cli import reports
+    from goal_sweep.runners.cli.models import trained_results
 
     if push.count("/") != bool(push) or (out and push) or ((private or license_) and not push):
         raise GoalError("give --push ORG/NAME, perhaps with --private and --license, or --out FILE")
-    target = reports.report_target(sweep, SweepArguments("", set_, store, tracking_uri).overrides)
+    arguments = SweepArguments(sweep, set_, store, tracking_uri)
+    config = load_places(sweep, arguments.overrides)
+    found = trained_results(config, arguments)
     if push:
         from goal_sweep.runners.cli import hub
 
-        own = Store(target.config.store)
-        console.print(hub.push(target.results(), own, push, objective, licence=license_, private=private, force=force))
+        own = Store(config.store)
+        console.print(hub.push(found, own, push, objective, licence=license_, private=private, force=force))
         return
-    text = model_card(target.results(), objective)
+    text = model_card(found, objective)
     if out is None:
         print(text, end="")
     else:

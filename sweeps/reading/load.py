@@ -6,17 +6,19 @@ from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from dataclasses import MISSING, dataclass, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from goal_sweep.goal_core.basics.errors import GoalError, nearest
 from goal_sweep.goal_core.basics.registry import Plugin, PluginError, read_plugin
+from goal_sweep.goal_core.data.config import DataConfig
 from goal_sweep.goal_core.objectives.weights import pair_weights, triplet_weights
 from goal_sweep.sweeps.clusters import ClusterConfig
 from goal_sweep.sweeps.reading import changes
 from goal_sweep.sweeps.reading.document import Document, Problem, SweepError, Where, name_of, read_mapping
 from goal_sweep.sweeps.reading.validation import validate, validate_lists
-from goal_sweep.sweeps.schema import SweepConfig, SweepPlaces
+from goal_sweep.sweeps.schema import SweepConfig, SweepData, SweepPlaces
 
+T = TypeVar("T")
 _OF_CLUSTERS = "settings of clusters stand in the site file or in --set cluster..., because sweeps are passed on"
 _NO_AXES = "unknown key; write a list of values in the place of the setting, such as objectives.params.tau"
 _UNTRUSTED = "lies outside the current folder, so no plugin of it runs; start in its folder, or give --trust-plugins"
@@ -92,14 +94,21 @@ def load_places(path_or_name: str | Path, overrides: Sequence[str] = (), *, site
     file = _File(path_or_name, overrides, site, "", os.environ)
     found: SweepPlaces | None
     if file.root.at(("plugins",)):
-        names = [item.name for item in fields(SweepPlaces)]
-        own = {key: value for key, value in file.root.content.items() if key in names}
-        found = validate(replace(file.root, content=own), SweepPlaces, file.problems)
+        found = file.part(SweepPlaces)
     else:
         found = validate_lists(file.root, file.problems)
     if file.problems or found is None:
         raise SweepError(map(file.told, file.problems), file.sources)
     return found
+
+
+def load_data(path_or_name: str | Path) -> DataConfig:
+    """Read the `data` of a sweep file, which may lack all else, and run its plugins; errors as of `load_sweep`."""
+    file = _File(path_or_name, (), None, "", os.environ)
+    found = file.part(SweepData) if file.run_plugins(trusted=False) else None
+    if file.problems or found is None:
+        raise SweepError(map(file.told, file.problems), file.sources)
+    return found.data
 
 
 def placed(path_or_name: str, overrides: Sequence[str], key: str, message: str) -> str:
@@ -183,6 +192,12 @@ class _File:
             if item.default is not MISSING:
                 root.setdefault(item.name, item.default)
         changes.make_absolute(self.root, expanded=True)
+
+    def part(self, kind: type[T]) -> T | None:
+        """Some of the settings, without a look at the others; None if they are wrong."""
+        names = [item.name for item in fields(kind)]  # type: ignore[arg-type]  # a dataclass
+        own = {key: value for key, value in self.root.content.items() if key in names}
+        return validate(replace(self.root, content=own), kind, self.problems)
 
     def run_plugins(self, *, trusted: bool) -> bool:
         """Run each plugin, and put its text beside its name; False, and a problem, where one fails."""

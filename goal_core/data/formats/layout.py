@@ -28,6 +28,7 @@ FILE_WORDS = {"train": "train", "val": "dev", "test": "test"}
 """First word of the names of each split's text files."""
 LINKED_DATA = "GOAL_LINKED_DATA"
 """Environment variable: folders outside the dataset's into which its links may lead, with ``:`` between them."""
+WHOLE = "no split is given, so all images are test"
 _AFTER = re.compile(r"[-_ ]*\d*$")
 """A year or a number after the word for a split."""
 _FEW = 1000
@@ -177,11 +178,13 @@ def with_splits(rows: Iterable[Row], val_share: float, test_share: float) -> tup
     splits = read if {*read.values()} == {*SPLIT_NAMES} else drawn_splits(read, val_share, test_share)
     counts = Counter(splits.values())
     says = ", ".join(f"{counts[split]:,} {split}" for split in SPLIT_NAMES) + " images"
+    if test_share == 1 and splits is not read:
+        return [row._replace(split="test") for row in given], WHOLE
     if splits is read:
         says = f"read from the names of folders or shards: {says}"
     else:
         half = [f"; that of {key} is not used, as some are missing" for key in read if read[key]]
-        says = f"drawn: {says}; add a `split` column, or folders train, val and test{''.join(half[:1])}"
+        says = f"drawn: {says}; to choose it yourself, add a `split` column, or folders train, val and test{''.join(half[:1])}"
     return [row._replace(split=splits[row.key or row.image]) for row in given], f"split {says}"
 
 
