@@ -1,9 +1,9 @@
 """The schema of sweep files. `goal_core` defines the settings of data, model parts and stages."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import MISSING, dataclass, field, fields
+from dataclasses import MISSING, dataclass, field, fields, replace
 from functools import partial
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, Field
 from pydantic.json_schema import SkipJsonSchema
@@ -14,7 +14,7 @@ from goal_sweep.goal_core.basics.registry import Plugin
 from goal_sweep.goal_core.data.config import DataConfig
 from goal_sweep.goal_core.data.dataset import importers
 from goal_sweep.goal_core.models.config import ModelConfig, ModelParts
-from goal_sweep.goal_core.models.frameworks import frameworks
+from goal_sweep.goal_core.models.frameworks import brings_tokenizer, frameworks
 from goal_sweep.goal_core.objectives.config import ObjectiveConfig
 from goal_sweep.goal_core.objectives.variants import LOSS, Variant, accepted_parameters
 from goal_sweep.goal_core.objectives.weights import Value, baselines, pair_weights, triplet_weights
@@ -201,6 +201,9 @@ class SweepConfig(SweepPlaces):
     def __post_init__(self) -> None:
         """Check each setting, then all that go together."""
         Settings.__post_init__(self)
+        default: Any = {item.name: item.default for item in fields(self.data)}.get("min_word_count")
+        if default and brings_tokenizer(self.model.models[0]):  # so that what has no effect makes no other model
+            object.__setattr__(self, "data", replace(self.data, min_word_count=default))  # type: ignore[arg-type]  # it has it
         check_axes(self)
         check_tune(self)
 

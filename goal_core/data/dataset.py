@@ -149,6 +149,8 @@ class Dataset:
     """Captions from which the vocabulary is built, in parts: as a rule those of train and those of val."""
     notes: Sequence[str] = ()
     """What a user should know of what is not used, or is there twice: a line each."""
+    word_notes: Sequence[str] = ()
+    """The same of words, which a model with a tokenizer from elsewhere does not count."""
 
     @property
     def vocabulary_captions(self) -> Iterable[str]:

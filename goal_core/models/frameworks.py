@@ -90,6 +90,10 @@ class Framework:
         settings = {"bert": "model.bert.weights", "text": "model.text.encoder"}
         return next((settings[part] for part, _ in self._text_weights(model)), "")
 
+    def brings_tokenizer(self, model: ModelConfig) -> bool:
+        """Whether the model has a tokenizer from elsewhere, so that no words of the captions are counted."""
+        return any(weights.tokenizer_named(name) for _, name in self._text_weights(model))
+
     def draws_heads(self, model: ModelConfig) -> bool:
         """Whether goal-sweep's own heads are drawn at random as a whole, with no weights or code from elsewhere."""
         return isinstance(self.heads_class, str) and all(name == "random" for _, name in self._text_weights(model))
@@ -269,6 +273,9 @@ class Dual(_OnVectors):
     def objective(self, config: ObjectiveConfig) -> ObjectiveConfig:
         return config.of_model()
 
+    def brings_tokenizer(self, model: ModelConfig) -> bool:
+        return True
+
     def weights_id(self, model: ModelConfig) -> str:
         if model.backbone.name.startswith(weights.OPEN_CLIP):
             return f"sha256:{weights.file_sha256(weights.existing(Path(model.backbone.weights)))[:16]}"
@@ -295,6 +302,11 @@ class Dual(_OnVectors):
 def framework_of(model: ModelConfig) -> Framework:
     """The framework of a model."""
     return frameworks[model.framework].function()
+
+
+def brings_tokenizer(model: ModelConfig) -> bool:
+    """Whether a model, or the checkpoint that it starts from, has a tokenizer, so that no words are counted."""
+    return bool(model.init_from) or framework_of(model).brings_tokenizer(model)
 
 
 def backbone_setting(model: ModelConfig) -> str:

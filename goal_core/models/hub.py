@@ -23,7 +23,13 @@ from goal_sweep.goal_core.data.text import Subwords, Wordpieces
 from goal_sweep.goal_core.models.backbones import CLIP_MEAN, CLIP_STD, ImageBackbone, own_module
 from goal_sweep.goal_core.models.config import BackboneConfig, BertConfig
 from goal_sweep.goal_core.models.heads import attention_mask, length_mask
-from goal_sweep.goal_core.models.weights import OPEN_CLIP, check_finite_weights, existing, text_encoders
+from goal_sweep.goal_core.models.weights import (
+    OPEN_CLIP,
+    check_finite_weights,
+    existing,
+    text_encoders,
+    tokenizer_named,
+)
 
 T = TypeVar("T")
 
@@ -124,9 +130,7 @@ def _states(encoder: Any, tokens_BL: Tensor, mask: Tensor) -> Tensor:
 
 def tokenizer_of(encoder: str, words: Callable[[], T]) -> T | Subwords:
     """The tokenizer of a text encoder; one of one's own that names none reads the captions' words."""
-    if encoder not in text_encoders:
-        return subwords_of(encoder)
-    named = getattr(text_encoders[encoder].function, "tokenizer", "")
+    named = tokenizer_named(encoder)
     return subwords_of(named) if named else words()
 
 

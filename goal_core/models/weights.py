@@ -41,7 +41,7 @@ def check_architecture(name: str) -> None:
         known = timm.list_models()
         own = "One of your own needs its plugin: `plugins` in a sweep, --plugin where a model is used"
         listed = f"`goal-sweep backbones` lists all {len(known)}. {own}"
-        raise WeightsError(f"unknown timm backbone {name!r}{nearest(name.split(".")[0], known)}; {listed}")
+        raise WeightsError(f"unknown timm backbone {name!r}{nearest(name.partition('.')[0], known)}; {listed}")
 
 
 def torchvision_names() -> list[str]:
@@ -106,6 +106,13 @@ def check_finite_weights(tensors: Iterable[tuple[str, Tensor]], source: object) 
             raise WeightsError(f"weights {source} contain a negative variance, in {name}")
     if matrices and not any(matrices):
         raise WeightsError(f"weights {source} are all 0, as of a file that was never filled; get it anew")
+
+
+def tokenizer_named(encoder: str) -> str:
+    """The model of the library whose tokenizer a text encoder has; empty where it reads the words of the captions."""
+    if encoder in text_encoders:
+        return str(getattr(text_encoders[encoder].function, "tokenizer", ""))
+    return "" if encoder == "random" else encoder
 
 
 def hub_id(weights: str) -> str:

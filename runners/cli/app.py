@@ -29,6 +29,7 @@ app = typer.Typer(
     help="Train image-text retrieval models with every GOAL objective, and print the tables of a paper.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
+    rich_markup_mode="markdown",  # which keeps brackets
 )
 for group in (launching, planning, submitting, results, comparing, listing, checkpoints):
     app.add_typer(group)

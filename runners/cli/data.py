@@ -15,6 +15,7 @@ from goal_sweep.goal_core.data.formats.index import own_indexes
 from goal_sweep.goal_core.data.formats.opening import check_data, open_dataset
 from goal_sweep.goal_core.data.formats.report import FAULTS
 from goal_sweep.goal_core.evaluation.feature_files import check_origin
+from goal_sweep.goal_core.models.frameworks import brings_tokenizer
 from goal_sweep.runners.cli.options import AsJson, Device, Set, StoreDir, Sweep, SweepArguments
 from goal_sweep.runners.cli.output import Output, console, progress_bar
 from goal_sweep.runners.store import Store
@@ -46,7 +47,8 @@ def check(
             check_captions(config.model.models[0], config.data, dataset)
 
     with progress_bar("reading") as count:
-        report = check_data(config.data, quick=quick, progress=partial(count, "images"), captions=captions)
+        words, read = not brings_tokenizer(config.model.models[0]), partial(count, "images")
+        report = check_data(config.data, quick=quick, progress=read, captions=captions, words=words)
     names = [backbone.name for backbone in config.model.backbones]
     if report.complete:
         report.attempt("features.json", lambda: check_origin(config.data, names))

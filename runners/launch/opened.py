@@ -18,7 +18,7 @@ from goal_sweep.goal_core.data.formats.index import index_path
 from goal_sweep.goal_core.data.formats.opening import open_dataset
 from goal_sweep.goal_core.evaluation.feature_files import check_origin
 from goal_sweep.goal_core.evaluation.metrics import few_images
-from goal_sweep.goal_core.models.frameworks import initial_weights_id
+from goal_sweep.goal_core.models.frameworks import brings_tokenizer, initial_weights_id
 from goal_sweep.runners.launch.tuning import describe, ends_of, replay
 from goal_sweep.runners.launch.view import SweepProgress
 from goal_sweep.runners.planning.processes import process_pool
@@ -37,8 +37,9 @@ class OpenedSweep(ResolvedSweep):
     @property
     def notes(self) -> list[str]:
         """What a user should know of the data."""
+        words = () if brings_tokenizer(self.config.model.models[0]) else self.dataset.word_notes
         few = few_images(number := self.dataset.splits["test"].num_images)
-        return [*self.dataset.notes, *[f"only {number} test images: {few}"] * bool(few)]
+        return [*self.dataset.notes, *words, *[f"only {number} test images: {few}"] * bool(few)]
 
     def prepare(self) -> None:
         """Make the store, and put the index of the data into it, so that no worker reads them all."""

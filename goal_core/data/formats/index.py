@@ -167,7 +167,7 @@ def _bare(name: str) -> str:
     return stem if ending in PICTURES else stem + ending
 
 
-VERSION = 9
+VERSION = 10
 """Raise it whenever the same files would give another index."""
 _NOT_READ = ("name", "image", "min_word_count")
 """Settings on which no file of a dataset is read in another way."""
@@ -188,9 +188,9 @@ class Index:
     ``spans`` and ``places``; and ``corpus``."""
     about: dict[str, Any]
     """The folder below which image files lie, the stamps of the files that were parsed, and by split the
-    files of the features and of the captions' vectors; ``notes`` and ``duplicates``, what is said of them; and
-    ``words``: how many words of train and val occur how often, (times, words); ``words_of_test``: how many words of
-    test are such that occur so often there."""
+    files of the features and of the captions' vectors; ``notes``, ``duplicates`` and ``unspaced``, what is said of
+    them; and ``words``: how many words of train and val occur how often, (times, words); ``words_of_test``: how many
+    words of test are such that occur so often there."""
 
     def texts(self, name: str) -> Texts:
         """A column of texts; empty where there is none."""
@@ -251,7 +251,8 @@ class Index:
             splits=splits,
             fingerprint=fingerprint_of(config.image, config.min_word_count, digest),
             corpus=[corpus] if len(corpus) else [splits[name].captions for name in COUNTED if name in splits],
-            notes=[*self.about["notes"], *self.about["duplicates"], *self._rare_words(config.min_word_count)],
+            notes=[*self.about["notes"], *self.about["duplicates"]],
+            word_notes=[*self.about["unspaced"], *self._rare_words(config.min_word_count)],
         )
 
     def _rare_words(self, least: int) -> list[str]:
@@ -262,7 +263,7 @@ class Index:
         )
         uses = sum(times * words for times, words in self.about["words"] if times < least)
         rare = f"{few:,} of {every:,} different words of train and val occur fewer than {least} times (min_word_count)"
-        lines = [f"{rare}, {uses:,} times in all: no vocabulary of words has them"] * bool(few)
+        lines = [f"{rare}, {uses:,} times in all, and become <unk>"] * bool(few)
         if 2 * new > of_test:
             what = f"words of the test captions are unknown, with fewer than {least} uses in train and val"
             lines.append(f"{new:,} of {of_test:,} {what}")

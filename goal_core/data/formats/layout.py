@@ -184,7 +184,8 @@ def with_splits(rows: Iterable[Row], val_share: float, test_share: float) -> tup
         says = f"read from the names of folders or shards: {says}"
     else:
         half = [f"; that of {key} is not used, as some are missing" for key in read if read[key]]
-        says = f"drawn: {says}; to choose it yourself, add a `split` column, or folders train, val and test{''.join(half[:1])}"
+        mend = "to choose it yourself, add a `split` column, or folders train, val and test"
+        says = f"drawn: {says}; {mend}{''.join(half[:1])}"
     return [row._replace(split=splits[row.key or row.image]) for row in given], f"split {says}"
 
 

@@ -87,12 +87,14 @@ def check_data(
     quick: bool = False,
     progress: Progress = lambda done, total: None,
     captions: Callable[[Dataset], object] = lambda dataset: None,
+    words: bool = True,
 ) -> DataReport:
     """Check everything that a sweep needs of its data, and report faults without raising; nothing is downloaded.
 
     Args:
         quick: look only whether images and regions are present, and do not read them.
         captions: raises a `DataError` for captions that a model cannot read.
+        words: also say what concerns a model that counts words.
     """
     report = DataReport(name=config.name)
     if isinstance(config, ScenesConfig):
@@ -101,7 +103,7 @@ def check_data(
             report.counts(drawn.name, SplitCounts(images=drawn.num_images, captions=drawn.num_captions), None)
     elif index := _indexed(config, report, None, progress, read=not quick):
         dataset = index.dataset(config, None)
-        for line in dataset.notes:
+        for line in [*dataset.notes, *(dataset.word_notes if words else ())]:
             report.note("used", "note", line)
         report.fingerprint = "" if quick else dataset.fingerprint
         report.attempt("captions", partial(captions, dataset))
@@ -171,13 +173,19 @@ def _listed(config: DataConfig, report: DataReport) -> Index | None:
         columns |= _columns(split, listing, files, report)
     if layout.corpus:
         columns |= Texts.of(layout.corpus).columns("corpus")
-    about: dict[str, Any] = {"root": str(layout.root), "sources": layout.files, "notes": notes, "duplicates": []}
+    about: dict[str, Any] = {
+        "root": str(layout.root),
+        "sources": layout.files,
+        "notes": notes,
+        "duplicates": [],
+        "unspaced": [],
+    }
     for kind in ("features", "texts"):
         arrays = {split: getattr(listing, kind) for split, listing in listings.items()}
         about[kind] = {split: asdict(array) for split, array in arrays.items() if array is not None}
     counted = [] if about["texts"] else [own for split in COUNTED for own in listings[split].captions]
     if whole := unspaced(chain.from_iterable(counted)):
-        notes.append(
+        about["unspaced"].append(
             f"{whole:,} of {sum(map(len, counted)):,} captions of train and val are in a script without spaces, where "
             "a sentence counts as one word; a text encoder of transformers knows its parts (model.text.encoder)"
         )

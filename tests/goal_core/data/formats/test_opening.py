@@ -81,15 +81,17 @@ def test_what_is_not_used_and_what_is_there_twice_is_counted(tmp_path: Path) -> 
     notes = [
         "captions beyond the first 2 (data.max_captions), which are not used: train 24, val 9, test 9",
         "2 images have the same bytes as another one (captions of one picture belong in one row); 1 are in two splits",
-        "9 of 24 different words of train and val occur fewer than 4 times (min_word_count), 18 times in all: "
-        "no vocabulary of words has them",
+        "9 of 24 different words of train and val occur fewer than 4 times (min_word_count), 18 times in all, and "
+        "become <unk>",
     ]
     report = check_data(config)
     assert report.complete
     assert [one.found for one in report.findings if one.item == "used"] == notes
     for _ in range(2):  # made, and kept
-        assert list(open_dataset(config, tmp_path / "indexes").notes) == notes
-    assert len(open_dataset(replace(config, min_word_count=1), tmp_path / "indexes").notes) == len(notes) - 1
+        found = open_dataset(config, tmp_path / "indexes")
+        assert [*found.notes, *found.word_notes] == notes
+    assert not open_dataset(replace(config, min_word_count=1), tmp_path / "indexes").word_notes
+    assert [one.found for one in check_data(config, words=False).findings if one.item == "used"] == notes[:2]
     plain = KarpathyConfig(name="tiny", root=str(write_dataset(tmp_path / "plain")), min_word_count=1)
     assert not open_dataset(plain).notes
 

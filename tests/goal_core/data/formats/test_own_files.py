@@ -196,7 +196,7 @@ def test_a_table_that_cannot_be_read_says_where_and_what_is_near(tmp_path: Path,
 @pytest.mark.parametrize(("words", "notes"), [("a dog runs", 1), ("ein Hund", 1), ("a val", 0), ("a train dog", 0)])
 def test_captions_of_test_in_other_words_are_said(tmp_path: Path, words: str, notes: int) -> None:
     found = opened(table(tmp_path, TABLE.replace("a test", words)), min_word_count=1)
-    assert len([line for line in found.notes if "words of the test captions" in line]) == notes
+    assert len([line for line in found.word_notes if "words of the test captions" in line]) == notes
 
 
 def test_other_layouts_are_named(tmp_path: Path) -> None:

@@ -47,7 +47,9 @@ def test_splits_of_few_images_are_drawn_with_exact_shares(data: Path) -> None:
     (data / "pictures/0002.png").write_bytes((data / "pictures/0001.png").read_bytes())
     dataset = opened(table, val_share=0.3, test_share=0.3)
     assert {name: split.num_images for name, split in dataset.splits.items()} == {"train": 6, "val": 4, "test": 4}
-    assert dataset.notes[0].startswith("split drawn: 6 train, 4 val, 4 test images; add a `split` column")
+    assert dataset.notes[0].startswith(
+        "split drawn: 6 train, 4 val, 4 test images; to choose it yourself, add a `split` column"
+    )
     assert "captions of one picture belong in one row" in dataset.notes[1]
 
 
@@ -76,7 +78,10 @@ def test_splits_of_many_images_are_drawn_by_name_for_ever() -> None:
         (["coco-train-0.tar/{}", "coco-val-0.tar/{}", "coco-test-0.tar/{}"], "read from the names"),
         (["f30k_Train2.tar/{}", "f30k_validation2.tar/{}", "f30k_test2.tar/{}"], "read from the names"),
         (["mine/train/{}.png", "mine/val/{}.png", "mine/other/{}.png"], "drawn: 4 train, 1 val, 1 test.* as some are"),
-        (["coach/{}.png", "latest/{}.png", "contest/{}.png"], "drawn: 4 train, 1 val, 1 test images; add"),
+        (
+            ["coach/{}.png", "latest/{}.png", "contest/{}.png"],
+            "drawn: 4 train, 1 val, 1 test images; to choose it yourself, add",
+        ),
     ],
 )
 def test_folders_and_shards_that_name_splits_give_them_or_it_is_said(places: list[str], said: str) -> None:
@@ -212,7 +217,7 @@ def test_the_text_of_a_sample_counts_unless_a_column_is_named(
 def test_a_script_without_spaces_is_said(tmp_path: Path) -> None:
     captions = ["一只狗，在跑。", "a black cat on a 红垫子", "แมวดำ", "ラーメン", "红 猫 坐 在 垫 子 上", "a mat"]
     rows = [f"0.png,{caption},train" for caption in captions] + ["1.png,a,val", "2.png,b,test"]
-    notes = opened(written(tmp_path, "\n".join(["image,caption,split", *rows]))).notes
+    notes = opened(written(tmp_path, "\n".join(["image,caption,split", *rows]))).word_notes
     assert any(note.startswith("3 of 7 captions") and "text.encoder" in note for note in notes)
 
 
