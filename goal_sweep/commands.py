@@ -34,6 +34,24 @@ _WIDTH = 100
 _FAILED, _USAGE = 1, 2
 
 
+class Lines(list[str]):
+    """Lines, which show themselves as a command prints them."""
+
+    def __repr__(self) -> str:
+        return "\n".join(self)
+
+
+class Plan(dict[str, Any]):
+    """A plan, which shows itself as the command prints it."""
+
+    def __init__(self, found: dict[str, Any], text: str) -> None:
+        super().__init__(found)
+        self._text = text
+
+    def __repr__(self) -> str:
+        return self._text
+
+
 def launch(
     sweep: str | os.PathLike[str],
     *,
@@ -87,7 +105,7 @@ def launch(
     return _result(arguments, status=status)
 
 
-def validate(sweep: str | os.PathLike[str], *, set: Sequence[str] = (), trust_plugins: bool = False) -> list[str]:
+def validate(sweep: str | os.PathLike[str], *, set: Sequence[str] = (), trust_plugins: bool = False) -> Lines:
     """Check a sweep file, its data and its weights without training. Returns what `goal-sweep validate` prints.
 
     Raises:
@@ -97,7 +115,7 @@ def validate(sweep: str | os.PathLike[str], *, set: Sequence[str] = (), trust_pl
 
     from goal_sweep.runners.cli.launch import validated
 
-    return list(validated(_arguments(sweep, set, trust_plugins=trust_plugins)))
+    return Lines(validated(_arguments(sweep, set, trust_plugins=trust_plugins)))
 
 
 def plan(
@@ -110,8 +128,10 @@ def plan(
     gpu_record: str | os.PathLike[str] | None = None,
     devices: int | None = None,
     trust_plugins: bool = False,
-) -> dict[str, Any]:
+) -> Plan:
     """What `goal-sweep plan --json` says: cells, steps, disk, memory and device hours of each stage, None if not known.
+
+    It shows itself as the text of `goal-sweep plan`.
 
     Arguments that `launch` has are as there.
 
@@ -126,10 +146,11 @@ def plan(
     """
     import torch  # noqa: F401 - as in `validate`
 
-    from goal_sweep.runners.cli.plan import plan_of, planned
+    from goal_sweep.runners.cli.plan import plan_of, plan_text, planned
 
     resolved = planned(_arguments(sweep, set, store, seeds=seeds, trust_plugins=trust_plugins), measure=measure)
-    return plan_of(resolved, devices, None if gpu_record is None else Path(gpu_record), measure=measure)
+    found = plan_of(resolved, devices, None if gpu_record is None else Path(gpu_record), measure=measure)
+    return Plan(found, plan_text(resolved, found))
 
 
 def status(

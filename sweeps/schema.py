@@ -203,7 +203,7 @@ class SweepConfig(SweepPlaces):
         Settings.__post_init__(self)
         default: Any = {item.name: item.default for item in fields(self.data)}.get("min_word_count")
         if default and brings_tokenizer(self.model.models[0]):  # so that what has no effect makes no other model
-            object.__setattr__(self, "data", replace(self.data, min_word_count=default))  # type: ignore[arg-type]  # it has it
+            object.__setattr__(self, "data", replace(self.data, min_word_count=default))
         check_axes(self)
         check_tune(self)
 

@@ -17,7 +17,7 @@ from goal_sweep.goal_core.evaluation.metrics import TEST
 from goal_sweep.runners.cli.jobs import Site, job_lines, jobs_as_json, show_job_log, submissions_of
 from goal_sweep.runners.cli.options import AsJson, Seeds, Set, StoreDir, Sweep, SweepArguments, Trust, Uri
 from goal_sweep.runners.cli.output import console
-from goal_sweep.runners.cli.plan import plan_of, show_plan
+from goal_sweep.runners.cli.plan import plan_of, plan_text
 from goal_sweep.runners.cluster.backend import Submissions
 from goal_sweep.runners.execution.job import check_code
 from goal_sweep.runners.execution.session import Resources, check_address, check_here
@@ -68,7 +68,7 @@ def launch(
         opened = arguments.open(renew=True)
         with arguments.placed():
             opened.check_trainable()
-        show_plan(opened, plan_of(opened))
+        console.print(plan_text(opened, plan_of(opened), console.width))
         return
     with StopSignals() as signals:
         try:

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, replace
 from datetime import timedelta
 from functools import partial
+from io import StringIO
 from pathlib import Path
 from shutil import disk_usage
 from typing import Annotated, Any
@@ -59,7 +60,7 @@ def plan(
     if as_json:
         print(json.dumps(found, indent=2))
     else:
-        show_plan(resolved, found)
+        console.print(plan_text(resolved, found, console.width))
 
 
 def planned(arguments: SweepArguments, *, measure: bool = False) -> ResolvedSweep:
@@ -163,35 +164,47 @@ def _sum(numbers: Sequence[float | None]) -> float | None:
     return None if None in numbers else sum(filter(None, numbers))
 
 
-def show_plan(sweep: ResolvedSweep, plan: dict[str, Any]) -> None:
-    """Print a plan as text."""
-    console.print(f"{plan['sweep']}: {describe_size(sweep)}; data {plan['data']}")
+def plan_text(sweep: ResolvedSweep, plan: dict[str, Any], width: int = 80) -> str:
+    """A plan as text, with a table of so many columns."""
+    lines = [f"{plan['sweep']}: {describe_size(sweep)}; data {plan['data']}"]
     if sweep.config.tune is not None:
         number, rounds = " to ".join(map(str, sorted(set(plan["search"]["candidates"])))), plan["search"]["rounds"]
-        console.print(f"search {sweep.config.tune.search}: {number} candidates per objective, rounds {rounds}")
-        console.print("  then the sweep's own cells, and at most as many again with the settings that it chooses")
+        lines.append(f"search {sweep.config.tune.search}: {number} candidates per objective, rounds {rounds}")
+        lines.append("  then the sweep's own cells, and at most as many again with the settings that it chooses")
     table = Table(box=None)
-    for key, value in plan["stages"][0].items():
-        heading = key.replace("_mb", " MB").replace("_", " ")
-        table.add_column(heading, justify="left" if isinstance(value, str) else "right")
+    for heading in ("stage", "backbone", "done", "units", "steps", "disk\nMB", "memory\nMB", "device\ntime"):
+        is_name = heading in ("stage", "backbone")
+        align: Any = "left" if is_name else "right"
+        table.add_column(heading, justify=align, overflow="fold", no_wrap=heading != "backbone")
     for row in plan["stages"]:
-        table.add_row(*map(_shown, row.values()))
-    Console(file=console.file, width=max(130, console.width)).print(table)  # rather too long than cut off
+        numbers = map(_shown, (row["units"], row["steps"], row["disk_mb"], row["memory_mb"]))
+        done, backbone = f"{row['done']}/{row['trainings']}", row["backbone"].split(".")[0]
+        table.add_row(row["stage"], backbone, done, *numbers, _time(row["hours"]))
+    drawing = Console(file=StringIO(), record=True, width=width, force_jupyter=False)
+    drawing.print(table)
+    lines += [line.rstrip() for line in drawing.export_text().splitlines()]
     left = [row for row in plan["stages"] if row["units"]]
-    if "by roofline" in {row["time_from"] for row in left}:
-        console.print(f"by roofline: counted for {plan['card']} (docs/performance.md); --measure trains steps here")
-    if unknown := sorted({row["backbone"] for row in left if None in (row["hours"], row["memory_mb"])}):
-        console.print(f"-- not known of {', '.join(unknown)}; --measure trains a few steps here for the time")
+    for source in dict.fromkeys(filter(None, (row["time_from"] for row in left))):
+        of = ", ".join(dict.fromkeys(row["stage"] for row in left if row["time_from"] == source))
+        counted = f", counted for {plan['card']} (docs/performance.md); --measure trains steps here"
+        lines.append(f"time of {of}: {source}{counted if source == 'by roofline' else ''}")
+    if unknown := sorted({row["backbone"] for row in left if None in (row["disk_mb"], row["memory_mb"])}):
+        lines.append(f"-- disk and memory are not known of {', '.join(unknown)}")
     if left:
         end_s, on = plan["end_s"], plan["devices"]["name"]
-        when = "when it ends is not known" if end_s is None else f"ends after {timedelta(seconds=round(end_s))}"
-        console.print(f"{when} on {on}")
-    for line in (*plan["packing"], *plan["notes"]):
-        console.print(line)
+        after = f"ends after {timedelta(seconds=round(end_s or 0))} on {on}, without start-up and features"
+        lines.append("The time is not known; try --measure" if end_s is None else after)
+    return "\n".join((*lines, *plan["packing"], *plan["notes"]))
 
 
-def _shown(value: str | float | None) -> str:
-    """A name without its tag, or a number: an estimate with two digits, or those before the point."""
-    if isinstance(value, str):
-        return value.split(".")[0]
+def _time(hours: float | None) -> str:
+    """Hours in the unit in which they are no small number."""
+    for unit, seconds in (("s", 1), ("min", 60)):
+        if hours is not None and hours * 3600 < 100 * seconds:
+            return f"{_shown(hours * 3600 / seconds)} {unit}"
+    return "--" if hours is None else f"{_shown(hours)} h"
+
+
+def _shown(value: float | None) -> str:
+    """A number: an estimate with two digits, or those before the point."""
     return "--" if value is None else f"{value:,.0f}" if isinstance(value, int) or value >= 10 else f"{value:.2g}"

@@ -134,7 +134,9 @@ def _packed(units: Sequence[Unit], limits: Mapping[str, int], most: Mapping[str,
     cells = f"{max(sizes)}" if min(sizes) == max(sizes) else f"{min(sizes)} to {max(sizes)}"
     why = "as the sweep sets it"
     if stage in limits:
-        why = f"ends earliest, as cells of a unit share {100 * common_part(units[0]):.0f} % of their work"
+        common = common_part(units[0])
+        why = f"cells of a unit share {100 * common:.0f} % of their work" if common else "all cells read kept features"
+        why = f"ends earliest, as {why}"
         why += f"; no more than {most[stage]} fit into memory" if limits[stage] == most.get(stage) else ""
     what = f"{sum(sizes)} training{'s' * (sum(sizes) > 1)} as {len(units)} unit{'s' * (len(units) > 1)} of {cells}"
     return f"{stage}: {what} on {devices}: {why}"

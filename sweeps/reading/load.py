@@ -270,5 +270,8 @@ def find_sweep(sweep: str | Path, folder: Path | None = None) -> Path:
     name, names = str(sweep).removesuffix(".yaml").removesuffix(".yml"), list_shipped()
     if name in names:
         return _FOLDER / f"{name}.yaml"
-    hint = f"{nearest(Path(name).name, names)}; shipped sweeps: {', '.join(names)}"
+    files = [str(one) for one in sorted(path.parent.glob("*.y*ml")) if path.parent.is_dir()]
+    hint = f" (did you mean {path}.yaml?)" if f"{path}.yaml" in files else nearest(str(path), files)
+    if not hint and name == str(sweep):
+        hint = f"{nearest(name, names)}; shipped sweeps: {', '.join(names)}"
     raise SweepNotFoundError(f"sweep {str(sweep)!r} is neither a file nor the name of a shipped sweep{hint}")
