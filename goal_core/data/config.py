@@ -128,6 +128,7 @@ class PrecompConfig(_TextFiles):
 
     format: Literal["precomp"] = "precomp"
     max_captions: Limit = 0
+    """Use at most this many captions of an image, in file order; 0 uses all."""
     max_words: Limit = 0
     """Use only this many first words of each caption, which saves time; 0 uses all."""
 
@@ -206,6 +207,7 @@ class SourceConfig(_Captioned):
     test_share: Annotated[float, Range(at_least=0, at_most=1)] = 0.1
     """The same for test; with 1 all are test."""
     max_captions: Limit = 0
+    """Use at most this many captions of an image, in file order; 0 uses all."""
     image: ImageConfig = field(default_factory=ImageConfig)
 
 

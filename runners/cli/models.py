@@ -99,6 +99,8 @@ def stored_results(config: SweepPlaces) -> SweepResults:
 def trained_results(config: SweepPlaces, sweep: SweepArguments) -> SweepResults:
     """The stored results of those trainings that a sweep has by its file and `--set` now, by their keys.
 
+    Seeds are those of the last launch, unless `--set` names others.
+
     Those of an earlier goal-sweep have other keys; they count where the settings are those of the last launch. Of a
     sweep with plugins that do not run, all count.
 
@@ -111,6 +113,8 @@ def trained_results(config: SweepPlaces, sweep: SweepArguments) -> SweepResults:
     if not isinstance(config, SweepConfig):
         return found
     header, weights = found.header, dict(found.header.requested.weights)
+    if not any(text.startswith("seeds") for text in sweep.set_ or ()):  # a launch may have had more, by --seeds
+        config = replace(config, seeds=header.seeds)
     if to_mapping(config.model) != header.requested.config["model"]:
         for model in config.model.models:
             weights.setdefault(model.backbone.name, "")

@@ -20,7 +20,8 @@ _WORDS = {"integer": "whole number", "array": "list", "object": "mapping", "stri
 _LIMITS = {"minimum": "from", "exclusiveMinimum": "above", "maximum": "to", "exclusiveMaximum": "below"}
 _HEAD = """# Settings
 
-Every key of a sweep file, as `goal-sweep schema --markdown` writes it. *id*: another value is another model.
+Every key of a sweep file, as `goal-sweep schema --markdown` writes it. *id*: yes where
+another value makes another model, which is trained anew.
 `goal-sweep schema` writes a JSON schema, from which editors complete keys and values."""
 
 

@@ -211,6 +211,14 @@ def test_a_cell_is_evaluated_on_a_table_that_has_one_split(
         assert f"test: {len(names)} images" in capsys.readouterr().out
     assert run(["evaluate", str(cell), "--data", str(tmp_path / "only.yaml"), "--split", "val"]) == 2
     assert "split 'val' has no images" in capsys.readouterr().err
+    (pictures / "captions.csv").write_text(f"image,caption\n{rows.replace(',test', '')}")
+    (tmp_path / "data.yaml").write_text(
+        f"data: {{format: source, name: bare, root: {pictures}/captions.csv, image: {{size: 32, resize: 32}}}}\n"
+    )
+    assert run(["evaluate", str(cell), "--data", str(tmp_path / "data.yaml")]) == 0
+    said = capsys.readouterr().out
+    assert f"test: {len(names)} images" in said
+    assert "no split is given" in said
 
 
 def test_a_cell_is_evaluated_on_the_data_of_another_sweep(
