@@ -270,8 +270,10 @@ def find_sweep(sweep: str | Path, folder: Path | None = None) -> Path:
     name, names = str(sweep).removesuffix(".yaml").removesuffix(".yml"), list_shipped()
     if name in names:
         return _FOLDER / f"{name}.yaml"
-    files = [str(one) for one in sorted(path.parent.glob("*.y*ml")) if path.parent.is_dir()]
-    hint = f" (did you mean {path}.yaml?)" if f"{path}.yaml" in files else nearest(str(path), files)
-    if not hint and name == str(sweep):
-        hint = f"{nearest(name, names)}; shipped sweeps: {', '.join(names)}"
+    files, is_file = [one.name for one in sorted(path.parent.glob("*.y*ml"))], name != str(sweep)
+    hint = nearest(path.name, [*files, *(f"{one}.yaml" if is_file else one for one in names)])
+    if f"{path.name}.yaml" in files:
+        hint = f" (did you mean {path.name}.yaml?)"
+    elif not is_file:
+        hint += f"; shipped sweeps: {', '.join(names)}"
     raise SweepNotFoundError(f"sweep {str(sweep)!r} is neither a file nor the name of a shipped sweep{hint}")
