@@ -3,14 +3,21 @@
 Whatever is wrong is a `DataError` of one line, which names the file and the place in it.
 """
 
+import ast
 import hashlib
+import json
 import os
 import re
+import tokenize
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
+from io import StringIO
+from itertools import pairwise
 from pathlib import Path, PurePosixPath
+from typing import Any
 
 from goal_sweep.goal_core.basics.errors import DataError, MissingDataError, nearest
 from goal_sweep.goal_core.basics.files import StoredArray, content_of, is_text, stamp_of
@@ -29,6 +36,20 @@ FILE_WORDS = {"train": "train", "val": "dev", "test": "test"}
 LINKED_DATA = "GOAL_LINKED_DATA"
 """Environment variable: folders outside the dataset's into which its links may lead, with ``:`` between them."""
 WHOLE = "no split is given, so all images are test"
+_LIST = re.compile(
+    r"""\s*(?:
+        [\[(][\s\[({]* (?:[bru]{,2}["'“‘{] ([^\]]* | .*[\])]) | \])  # a list, which may be cut
+      | \{ (?: \s*["'] ([^}]* | .*\}) | [^{}]*\})                  # an object, or Postgres's list
+      | \[ (?: [^\[\]]*,[^\[\]]* | \s*(?:nan|none|null|<na>)\s*) \]  # a list without quotes
+      | [\w.]+\( \s*(?:\w+=)?[\[({"'] .*\)                          # array([...]), np.str_('...'), Row(captions=[...])
+      | [bru]{1,2} (?: '.*' | ".*")                               # bytes
+      | <\w+>\s*\[.* | .*\bdtype[:=]\s*\S+                        # of pandas
+    )\s*$""",
+    re.S | re.X | re.I,
+)
+"""A text that is a list or an object of some program, or bytes, rather than a caption."""
+_NONE = re.compile(r"\s*(NA|-|(?i:nan|none|null|<na>|#?n/a|\\n))\s*")
+"""What programs write for no text."""
 _AFTER = re.compile(r"[-_ ]*\d*$")
 """A year or a number after the word for a split."""
 _FEW = 1000
@@ -219,24 +240,55 @@ def drawn_splits(keys: Collection[str], val_share: float, test_share: float) -> 
     return {key: "test" if at < test else "val" if at < test + val else "train" for key, at in place.items()}
 
 
-def captions_in(value: object, where: str) -> list[str]:
-    """Captions as files have them: a text, or a list of texts, or of objects with `raw` text or a list `tokens`."""
-    several = value if isinstance(value, list | tuple) else [value]
-    if not several:
-        raise DataError(f"{where} holds no caption")
-    found: list[str] = []
+class Captions(list[str]):
+    """Captions that :func:`captions_in` has read."""
+
+
+def captions_in(value: object, where: str) -> Captions:
+    """Captions as files have them: a text, or a list of texts, or of objects with `raw` text or a list `tokens`.
+
+    A text may itself hold such a list or object, as JSON or Python write it; what looks so and is none is refused.
+    """
+    if isinstance(value, Captions):
+        return value
+    several, found = value if isinstance(value, list | tuple) else [value], Captions()
     for number, one in enumerate(several):
-        text = one
-        if isinstance(one, dict):
-            tokens = one.get("tokens")
-            text = one.get("raw") or (" ".join(map(str, tokens)) if isinstance(tokens, list) else "")
-        if not is_text(text) or not is_seen(text):
-            at = f"{where}[{number}]" if several is value else where
-            raise DataError(f"{at} must be a caption in UTF-8 with something to see, got {one!r:.80}")
-        if "\0" in text:
-            raise DataError(f"{where} holds NUL characters, as UTF-16 read as UTF-8 does: {text!r:.80}")
-        found.append(text)
+        at = f"{where}[{number}]" if several is value else where
+        raw = one["raw"] if isinstance(one, dict) and one.get("raw") else one
+        for way, held in enumerate(texts := _listed(raw, at)):
+            text, place = held, at if texts == [raw] else f"{at}[{way}]"
+            if isinstance(held, dict):
+                tokens = held.get("tokens")
+                text = held.get("raw") or (" ".join(map(str, tokens)) if isinstance(tokens, list) else "")
+            if not is_text(text) or not is_seen(text) or _NONE.fullmatch(text):
+                raise DataError(f"{place} must be a caption in UTF-8 with something to see, got {held!r:.80}")
+            if "\0" in text:
+                raise DataError(f"{place} holds NUL characters, as UTF-16 read as UTF-8 does: {text!r:.80}")
+            found.append(text)
+    if not found:
+        raise DataError(f"{where} holds no caption")
     return found
+
+
+def _listed(text: object, at: str) -> Sequence[Any]:
+    """What a text holds that looks like a list or an object, as JSON or Python write it; else the value itself."""
+    if not (isinstance(text, str) and _LIST.match(text)):
+        return [text]
+    stored, doubled = None, False
+    with suppress(ValueError, SyntaxError, tokenize.TokenError, RecursionError, MemoryError):
+        try:
+            stored = json.loads(text)
+        except ValueError:
+            stored = ast.literal_eval(text.strip())
+            tokens = tokenize.generate_tokens(StringIO(text).readline)
+            kinds = [one.type for one in tokens if one.type not in (tokenize.NL, tokenize.COMMENT)]
+            doubled = (tokenize.STRING, tokenize.STRING) in pairwise(kinds)  # of which Python makes one text
+    if isinstance(stored, list | tuple | dict) and not doubled:
+        return [stored] if isinstance(stored, dict) else stored
+    if text.lstrip().startswith("("):  # a caption may well begin so
+        return [text]
+    says = "looks like a list, an object or bytes, but is none that JSON or Python reads as captions"
+    raise DataError(f'{at} {says}; write a list in JSON, such as ["a dog"]: {text!r:.80}')
 
 
 def image_path(value: object, where: str) -> str:

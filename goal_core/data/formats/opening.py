@@ -2,6 +2,7 @@
 
 import gc
 import os
+import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -40,6 +41,7 @@ LAYOUTS: Mapping[str, Callable[[Any], Layout]] = {
     "embeddings": embeddings,
 }
 """By `data.format` in sweep files; `scenes` are drawn."""
+_LETTER = re.compile(r"[^\W\d_]")
 _TOGETHER = 64
 """Images, or rows of features, that a thread reads at a time."""
 
@@ -183,13 +185,18 @@ def _listed(config: DataConfig, report: DataReport) -> Index | None:
     for kind in ("features", "texts"):
         arrays = {split: getattr(listing, kind) for split, listing in listings.items()}
         about[kind] = {split: asdict(array) for split, array in arrays.items() if array is not None}
-    counted = [] if about["texts"] else [own for split in COUNTED for own in listings[split].captions]
-    if whole := unspaced(chain.from_iterable(counted)):
+    own = [] if about["texts"] else [listings[split].captions for split in COUNTED]
+    counted = list(chain.from_iterable(chain.from_iterable(own)))
+    if whole := unspaced(counted):
         about["unspaced"].append(
-            f"{whole:,} of {sum(map(len, counted)):,} captions of train and val are in a script without spaces, where "
+            f"{whole:,} of {len(counted):,} captions of train and val are in a script without spaces, where "
             "a sentence counts as one word; a text encoder of transformers knows its parts (model.text.encoder)"
         )
-    words, of_test = word_counts(chain.from_iterable(counted)), Counter[int]()
+    if bare := sum(not _LETTER.search(caption) for caption in counted):
+        notes.append(
+            f"{bare:,} of {len(counted):,} captions of train and val have no letter, as labels of boxes have none"
+        )
+    words, of_test = word_counts(counted), Counter[int]()
     about["words"] = list(Counter(words.values()).items())
     for word, times in word_counts(chain.from_iterable(listings["test"].captions if counted else ())).items():
         of_test[words[word]] += times

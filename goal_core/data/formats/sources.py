@@ -31,7 +31,6 @@ from goal_sweep.goal_core.data.formats.tables import (
     also_named,
     column_of,
     found,
-    listed_captions,
     split_like,
 )
 
@@ -46,6 +45,7 @@ _ADVICE = {
 }
 _OF_SPLIT = re.compile(f"({'|'.join(layout.SPLIT_OF)})(?![a-z])")
 """The beginning of a shard's name that says its split."""
+_NUMBERED = re.compile(rf"\S+({'|'.join(map(re.escape, layout.PICTURES))})#\d", re.I)
 
 
 def source(config: SourceConfig) -> layout.Layout:
@@ -190,8 +190,8 @@ def _arrow(root: Path, files: Sequence[Path], config: SourceConfig, said: list[s
             if by_folder and split and not config.split_column and layout.split_of(split) != layout.split_of(part):
                 mend = f"remove the column, or let it count: data.split_column={kinds[1]}"
                 raise DataError(f"{at}{kinds[1]} is {split!r:.80}, but its folder is {part}; {mend}")
-            texts, place = listed_captions(captions, f"{at}{kinds[0]}"), f"row {number}"
-            yield layout.checked(Row(file, texts, split, span, f"{file}/{number}/{name}", place), at, called)
+            row = Row(file, captions, split, span, f"{file}/{number}/{name}", f"row {number}")
+            yield layout.checked(row, at, called)
 
 
 def _first_texts(table: Any) -> dict[str, list[Any]]:
@@ -293,7 +293,7 @@ def _captions_of(
     if said is not None and not said:
         said += also_named(config, held)
     key = column_of(config, "caption", [*held], where)
-    return layout.captions_in(listed_captions(stored[key], f"{where}: {key}"), f"{where}: {key}")
+    return layout.captions_in(stored[key], f"{where}: {key}")
 
 
 def _lines_in(content: bytes, where: str) -> list[str]:
@@ -301,8 +301,11 @@ def _lines_in(content: bytes, where: str) -> list[str]:
     lines = [line.strip() for line in LINES.split(text_in(content, where)) if line.strip()]
     if lines[:1] == ["["]:  # a list on several lines
         lines = ["\n".join(lines)]
-    listed = ([line] if len(lines) > 1 and line[:1] not in "[({" else listed_captions(line, where) for line in lines)
-    return [caption for own in listed for caption in layout.captions_in(own, where)]
+    if numbered := next(filter(_NUMBERED.match, lines), ""):
+        raise DataError(
+            f"{where} has a picture's name and number before a caption, as Flickr8k's list: {numbered!r:.80}"
+        )
+    return layout.Captions(chain.from_iterable(layout.captions_in(line, where) for line in lines))
 
 
 def _beside(root: Path, pictures: Sequence[Path], texts: Sequence[Path]) -> Iterator[Row]:
@@ -364,9 +367,10 @@ def _karpathy_row(item: dict[str, Any], number: int, at: str) -> Row:
     name, named = item.get("filename", ""), "filename"
     if item.get("filepath"):
         name, named = f"{item['filepath']}/{layout.image_path(name, f'{at}filename')}", "filepath"
-    sentences = listed_captions(item.get("sentences", ""), f"{at}sentences")
-    row = Row(name, sentences, layout.split_named(item.get("split"), f"{at}split"), key=str(number))
-    return layout.checked(row, at, (named, "sentences", "split"))
+    split = layout.split_named(item.get("split"), f"{at}split")
+    return layout.checked(
+        Row(name, item.get("sentences", ""), split, key=str(number)), at, (named, "sentences", "split")
+    )
 
 
 def xvlm_json(config: XvlmJsonConfig) -> layout.Layout:

@@ -1,13 +1,9 @@
 """Tables of images and captions: CSV in any of its dialects, and Parquet."""
 
-import ast
 import csv
-import json
 import os
 import re
-import tokenize
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -25,14 +21,10 @@ USUAL_NAMES = {
     "split": ("split",),
 }
 """The names under which a column is looked for where the sweep names none."""
-_LIST = re.compile(r"""\s*(?:(array)?[\[(][\s\[({]*(?:b?["'{]([^\]]*|.*[\])])|\])|\{\s*["']([^}]*|.*\}))\s*$""", re.S)
-"""A cell that holds a list of texts, lists or objects, or one object, which may be cut."""
 _CAPTION = re.compile(
     "captions?(?!.*(ids?|num(ber)?|count|len(gth)?|path|file|url|lang(uage)?|source|score|similarity|tokens|split)$)"
 )
 """A name that begins so counts before `text` and its like, but for what tells only something of captions."""
-_NONE = re.compile(r"\s*(NA|-|(?i:nan|none|null|<na>|#?n/a|\\n))\s*")
-"""What programs write for no text."""
 _PLACE, _LETTER = re.compile(rf"://|({'|'.join(map(re.escape, PICTURES))})$", re.I), re.compile(r"[^\W\d_]")
 _FEW = 100
 """Rows by which a column is taken for texts."""
@@ -122,10 +114,13 @@ def _table(
     for number, record in enumerate(records, start=1):
         if None in record or ("" in names[1:] and str(record[""] or "").strip()):  # what no column has a name for
             raise DataError(f"{where}, row {number} has more fields than the header; put quotes around the caption")
-        image, captions, split = (None if name is None else record.get(name) for name in columns)
-        at = f"{where}, row {number}: "
-        row = Row(_below_folder(image, path.parent), listed_captions(captions, f"{at}{columns[1]}"), split or "")
-        yield checked(row, at, columns)
+        cells: list[Any] = [name and record.get(name) for name in columns]
+        image, captions, split = (
+            _below_folder(cells[0], path.parent),
+            cells[1],
+            "" if cells[2] is None else str(cells[2]),
+        )
+        yield checked(Row(image, captions, split), f"{where}, row {number}: ", columns)
 
 
 def _not_taken(kind: str, taken: str, others: Sequence[str]) -> str:
@@ -139,24 +134,6 @@ def _below_folder(image: Any, folder: Path) -> Any:
             if Path(image).is_relative_to(own):
                 return Path(image).relative_to(own).as_posix()
     return image
-
-
-def listed_captions(captions: Any, at: str) -> Any:
-    """Captions of a cell that holds a list as JSON or Python write it, or a word for none; other cells as they are."""
-    if not (isinstance(captions, str) and _LIST.match(captions)):
-        return [] if isinstance(captions, str) and _NONE.fullmatch(captions) else captions
-    with suppress(ValueError, RecursionError):
-        return json.loads(captions)
-    try:
-        stored = ast.literal_eval(captions.strip())
-        texts = sum(token.type == tokenize.STRING for token in tokenize.generate_tokens(StringIO(captions).readline))
-    except (ValueError, SyntaxError, tokenize.TokenError, RecursionError, MemoryError):
-        stored, texts = None, 0
-    if isinstance(stored, list | tuple) and texts <= len(stored):
-        return list(stored)
-    if captions.lstrip().startswith("("):  # a caption may well begin so
-        return captions
-    raise DataError(f"{at} looks like a list of captions, but is none that JSON or Python reads: {captions!r:.80}")
 
 
 def _separated(path: Path, config: SourceConfig, said: list[str]) -> Iterator[Row]:

@@ -6,6 +6,7 @@ import json
 import re
 import tarfile
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,13 @@ import pytest
 from PIL import Image
 
 from goal_sweep.goal_core.basics.errors import DataError
-from goal_sweep.goal_core.data.config import EmbeddingsConfig, KarpathyConfig, PrecompConfig, SourceConfig
+from goal_sweep.goal_core.data.config import (
+    EmbeddingsConfig,
+    KarpathyConfig,
+    PrecompConfig,
+    SourceConfig,
+    XvlmJsonConfig,
+)
 from goal_sweep.goal_core.data.dataset import SPLIT_NAMES, Dataset
 from goal_sweep.goal_core.data.formats.opening import check_data, open_dataset
 from tests.helpers.source_layouts import add, write_arrow
@@ -110,6 +117,8 @@ def test_ids_that_number_the_rows_in_another_order_are_refused(tmp_path: Path, i
         ({"train/9.txt": b"lost"}, r"^1 text files without a picture .*9\.txt"),
         ({"val/8.txt": b"lost", "val/9.txt": b"too"}, r"^2 text files .*8\.txt"),
         ({"readme.txt": b"of whom"}, r"^1 text files .*readme\.txt"),
+        ({"train/0.txt": b"0 0.5 0.5 0.1 0.1"}, "^1 of 2 captions of train and val have no letter"),
+        ({"train/0.txt": b"0.png#0\ta dog\n"}, "name and number before a caption"),
         ({"train/0.jpg": picture()}, r"0\.(jpg|png) and .*0\.(jpg|png) share .*0\.txt"),
         ({"test/0.tiff": picture()}, "share the captions"),
         ({"val/0.PNG": picture()}, "share the captions"),
@@ -311,6 +320,61 @@ def test_a_list_of_captions_is_one_in_any_file(tmp_path: Path, texts: str) -> No
         found.append(opened(shards(tmp_path, {name: held})))
     assert all(list(one.splits["val"].captions) == ["a dog", "a cat"] for one in found)
     refuse(shards(tmp_path, {"0.txt": "a\0d"}), r"0\.txt:1 holds NUL")
+
+
+def _in_every_layout(folder: Path, text: str) -> list[Any]:
+    """A dataset with a caption in each layout that has words, as what opens it."""
+    parquet, line = pytest.importorskip("pyarrow.parquet"), text.replace("\n", " ")
+    rows = [{"image": f"{number}.png", "caption": text, "split": split} for number, split in enumerate(SPLIT_NAMES)]
+    parquet.write_table(pa.Table.from_pylist(rows), table(folder).with_name("t.parquet"))
+    images = [{"filename": row["image"], "split": row["split"], "sentences": [{"raw": text}]} for row in rows]
+    (folder / "dataset_x.json").write_text(json.dumps({"images": images}))
+    for number, word in enumerate(("train", "dev", "test")):
+        (folder / f"{word}.json").write_text(json.dumps(rows[number : number + 1]))
+        np.save(folder / f"{word}_ims.npy", np.ones((1, 2), np.float32) + number)
+        (folder / f"{word}_caps.txt").write_text(line)
+    (beside := folder / "beside").mkdir()
+    for row in rows:
+        (beside / row["image"]).write_bytes(picture())
+        (beside / row["image"]).with_suffix(".txt").write_text(f"{line}\na cat")
+    (sharded := folder / "shards").mkdir()
+    files = {"train_files": ("train.json",), "val_file": "dev.json", "test_file": "test.json", "image_root": "."}
+    return [
+        partial(opened, folder / "t.parquet"),
+        partial(opened, shards(sharded, {"0.json": json.dumps({"caption": text})})),
+        partial(opened, folder, KarpathyConfig),
+        partial(opened, folder, XvlmJsonConfig, **files),
+        partial(opened, folder, PrecompConfig),
+        partial(opened, beside),
+    ]
+
+
+_PROGRAMS = """[np.str_('a dog'), np.str_('b')]|[nan, 'a dog']|[None, 'a dog']|b'a dog'|b"a man's dog"
+{dog,"a brown dog"}
+[“a dog”, “a cat”]|Index(['a', 'b'], dtype='object')|deque(['a'])|frozenset({'a'})|dict_values(['a'])|list(['a'])
+<StringArray> ['a', 'b'] Length: 2, dtype: string|[a dog, a cat]|['a' 'b']|nan|None|[null]|[{'caption': 'a'}]"""
+
+
+@pytest.mark.parametrize("text", re.split("[|\n]", _PROGRAMS))
+def test_what_programs_write_for_a_list_or_for_nothing_is_no_caption(tmp_path: Path, text: str) -> None:
+    for opens in _in_every_layout(tmp_path, text):
+        with pytest.raises(DataError, match=r"looks like a list|must be a caption"):
+            opens()
+
+
+@pytest.mark.parametrize(
+    ("text", "caption"),
+    [
+        *((own, own) for own in ("(a dog)", "[music] a man plays", "a dog [brown]", "a dog (brown)", "[music]", "b'a")),
+        *(
+            (f"{start}'a dog'{end}", "a dog")
+            for start, end in (("[u", "]"), ("[r", "]"), ("[{'raw': ", "}]"), ("(", ",)"))
+        ),
+        ('["[a, b]"]', "[a, b]"),
+    ],
+)
+def test_a_caption_with_brackets_is_one_in_every_layout(tmp_path: Path, text: str, caption: str) -> None:
+    assert {opens().splits["val"].captions[0] for opens in _in_every_layout(tmp_path, text)} == {caption}
 
 
 _GREY, _FOUR = np.full((8, 8), 9_000, np.uint16), np.full((8, 8, 4), 90, np.uint8)
