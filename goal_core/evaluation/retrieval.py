@@ -33,6 +33,9 @@ _TILE = 64
 _CAPTIONS_PER_IMAGE = 5
 _SAME = 1e-5
 """Rows that differ by less, as a share of their largest number, may be one image that was embedded in two batches."""
+_NEAR = 0.999
+"""The cosine above which groups of neighbours, all of one size, are one image each in lower precision."""
+_MEND = "give each image once, and the owners of the texts (--owners)"
 
 
 class EmbeddingError(GoalError):
@@ -94,7 +97,7 @@ def recall(
 
     Raises:
         EmbeddingError: shapes, types, devices or owners do not fit; an image has no text; an embedding is not finite;
-            owners are missing, and M is not a multiple of N, or most images stand there several times.
+            owners are missing, and M is not a multiple of N, or most images stand there several times, all but equal.
     """
     image_ND, text_MD = _tensor(images), _tensor(texts)
     for name, emb in (("images", image_ND), ("texts", text_MD)):
@@ -117,14 +120,23 @@ def recall(
 
 def _each_once(image_ND: Tensor, num_texts: int) -> Tensor:
     """Images without the rows that repeat the one before, where every image stands equally often for its texts."""
-    is_same = _equal_to_next(image_ND)
-    first = torch.cat((is_same.new_ones(1), ~is_same)).nonzero().flatten()
-    each, rest = divmod(len(image_ND), len(first))
-    is_regular = not rest and bool((first == each * torch.arange(len(first), device=first.device)).all())
-    if not (1 < len(first) < len(image_ND) and is_regular and num_texts == len(image_ND)):
+    if num_texts != len(image_ND):
         return image_ND
-    warnings.warn(f"each image stands {each} times in a row; it is taken once, with {each} texts", stacklevel=3)
-    return image_ND[first]
+    if each := _in_a_row(_equal_to_next(image_ND)):
+        warnings.warn(f"each image stands {each} times in a row; it is taken once, with {each} texts", stacklevel=3)
+        return image_ND[::each]
+    cosines = torch.cosine_similarity(image_ND[:-1].float(), image_ND[1:].float())
+    if each := _in_a_row(cosines > _NEAR):
+        raise EmbeddingError(f"every {each} images in a row are all but equal (cosine above {_NEAR}); {_MEND}")
+    return image_ND
+
+
+def _in_a_row(is_same: Tensor) -> int:
+    """How many rows are the same as the one before, and this one, if there are such groups, all of one size; else 0."""
+    first = torch.cat((is_same.new_ones(1), ~is_same)).nonzero().flatten()
+    each, rest = divmod(len(is_same) + 1, len(first))
+    is_regular = not rest and torch.equal(first, each * torch.arange(len(first), device=first.device))
+    return each if is_regular and each > 1 and len(first) > 1 else 0
 
 
 def _equal_to_next(image_ND: Tensor) -> Tensor:
@@ -139,16 +151,16 @@ def _check_repeats(image_ND: Tensor, *, refuses: bool) -> None:
     ordered_ND = image_ND[numbers_N.argsort()]
     again, equal = int(_equal_to_next(ordered_ND).sum()), int((ordered_ND[1:] == ordered_ND[:-1]).all(1).sum())
     says = f"{again} of {len(image_ND)} images are {'all but ' * (again > equal)}equal to another one"
-    mend = "give each image once, and the owners of the texts (--owners)"
     if refuses and 2 * equal >= len(image_ND):
-        raise EmbeddingError(f"{says}; {mend}")
+        raise EmbeddingError(f"{says}; {_MEND}")
     if again:
-        warnings.warn(f"{says}, and a text of one cannot find it before the other; {mend}", stacklevel=3)
+        warnings.warn(f"{says}, and a text of one cannot find it before the other; {_MEND}", stacklevel=3)
 
 
 def _tensor(given: Tensor | NDArray[np.number] | Sequence[int]) -> Tensor:
     """A tensor of the same values; a copy of an array that torch would not share: read-only, reversed, byte-swapped."""
     try:
+        given = given.to_numpy() if hasattr(given, "to_numpy") else given  # of pandas
         if isinstance(given, np.ndarray) and not (
             given.flags.writeable and given.dtype.isnative and min(given.strides, default=0) >= 0
         ):
@@ -234,7 +246,7 @@ def _check_and_sort(
     if image_emb.device != text_emb.device:
         raise EmbeddingError(f"images are on {image_emb.device} but texts are on {text_emb.device}")
     owners_M = _check_owners(torch.as_tensor(text_to_image), image_emb.shape[0], text_emb.shape[0])
-    owners_M = owners_M.to(image_emb.device, torch.int64)
+    owners_M = owners_M.to(image_emb.device)
     images_ND, texts_MD = image_emb.float(), text_emb.float()
     if largest[0] * largest[1] * images_ND.shape[1] > torch.finfo(torch.float32).max:
         raise EmbeddingError(f"similarities overflow fp32: values reach {largest[0]:.3g} and {largest[1]:.3g}")
@@ -243,15 +255,16 @@ def _check_and_sort(
 
 
 def _check_owners(owners_M: Tensor, num_images: int, num_texts: int) -> Tensor:
-    """``owners_M`` itself, after a check that it gives each text an image and each image a text."""
+    """``owners_M`` in int64, after a check that it gives each text an image and each image a text."""
     if owners_M.dtype.is_floating_point or owners_M.dtype.is_complex or owners_M.dtype == torch.bool:
         raise EmbeddingError(f"owners must be integers, got {owners_M.dtype}")
     if tuple(owners_M.shape) != (num_texts,):
         raise EmbeddingError(f"owners must have shape ({num_texts},), one per text, got {tuple(owners_M.shape)}")
+    owners_M = owners_M.long()  # of torch's wider unsigned numbers no minimum is to be had
     low, high = int(owners_M.min()), int(owners_M.max())
     if low < 0 or high >= num_images:
         raise EmbeddingError(f"owners must lie in 0..{num_images - 1}, got values from {low} to {high}")
-    without = (torch.bincount(owners_M.long(), minlength=num_images) == 0).nonzero().flatten()
+    without = (torch.bincount(owners_M, minlength=num_images) == 0).nonzero().flatten()
     if without.numel():
         raise EmbeddingError(f"{len(without)} of {num_images} images have no caption, the first is {int(without[0])}")
     return owners_M

@@ -191,11 +191,15 @@ def embeddings(config: EmbeddingsConfig) -> Layout:
 
 def _not_read(root: Path, ends: Sequence[str]) -> str:
     """What lies beside the vectors and looks like a part of the data, in words; empty where there is nothing."""
-    others = {one.name for split in SPLIT_NAMES for one in root.glob(f"{split}_*.npy")}
+    others = {one.name for split in SPLIT_NAMES for one in root.glob(f"{split}_*.*")}
     others -= {f"{split}{end}" for split in SPLIT_NAMES for end in ends}
     for path in (root / f"{split}.safetensors" for split in SPLIT_NAMES):
         with suppress(DataError), files.opened(path) as file, files.reading(str(path)):
             others |= {f"{one} of {path.name}" for one in files.header_of(file)[0] if one not in (*_SIDES, "owners")}
+    for path in (root / f"{split}.parquet" for split in SPLIT_NAMES):
+        with suppress(DataError), files.opened(path) as file, files.reading(str(path)):
+            names = files.pyarrow("parquet").read_schema(file).names
+            others |= {f"{one} of {path.name}" for one in names if one not in ("image", "texts")}
     return f"not read: {', '.join(sorted(others)[:3])}; the image of each text is in `owners`" if others else ""
 
 
@@ -206,7 +210,10 @@ def _split(root: Path, split: str) -> Listing:
     if len(several) > 1:
         raise DataError(f"{several[0]} and {several[1]} both hold the vectors of {split}; delete or move one")
     if (table := root / f"{split}.parquet").exists():
-        (images, _), (texts, each) = (parquet_vectors(table, column) for column in ("image", "texts"))
+        (images, vectors), (texts, each) = (parquet_vectors(table, column) for column in ("image", "texts"))
+        if vectors is not None and (vectors != 1).any():
+            row = int(np.argmax(vectors != 1))
+            raise DataError(f"{table}, row {row}: image must be one vector, but holds {vectors[row]}")
     elif whole.exists():
         images, texts, owners = _whole(whole)
     else:

@@ -1,5 +1,7 @@
 """Embeddings without a direction are an error wherever they come from, and equal ones a collapse."""
 
+import numpy as np
+import pandas
 import pytest
 import torch
 from torch import Tensor
@@ -64,6 +66,14 @@ def test_images_that_stand_there_for_each_of_their_texts_are_taken_once(repeats:
     with pytest.warns(UserWarning, match=f"stands {repeats} times in a row"):
         found = recall(repeated, texts)
     assert found == pytest.approx(recall(images, texts), abs=0.01)
+    owners = np.arange(20, dtype=np.uint64).repeat(repeats)
+    assert recall(pandas.DataFrame(images), texts, owners) == recall(images, texts)
+    for near in (
+        repeated + 3e-5 * torch.randn(20 * repeats, 8),
+        repeated.bfloat16() * (1 + 0.01 * torch.rand(len(texts), 1)),
+    ):
+        with pytest.raises(EmbeddingError, match=f"every {repeats} images in a row are all but equal"):
+            recall(near, texts)
 
 
 @pytest.mark.parametrize("repeats", [[2] * 10 + [4] * 10, [60], [2] + [3] * 19])

@@ -74,6 +74,7 @@ def test_columns_of_parquet_files_are_the_same_data_and_verified(tmp_path: Path)
     ("columns", "said"),
     [
         ({"image": [[1.0, 2.0], [3.0]]}, "column 'image' must hold vectors .*: they have 1, 2 numbers"),
+        ({"image": [[[1.0]], [[1.0], [2.0]]], "texts": [[[1.0]]] * 2}, "row 1: image must be one vector, but holds 2"),
         ({"img": [[1.0, 2.0]], "text": [[1.0]]}, "has no column 'image'; it has img, text"),
     ],
 )

@@ -419,4 +419,5 @@ def test_files_that_lie_elsewhere_or_are_not_read_are_named(tmp_path: Path) -> N
     for split in SPLIT_NAMES:
         for part in ("images", "texts", "ids"):
             np.save(tmp_path / f"{split}_{part}.npy", np.random.default_rng().random((3, 4), np.float32))
-    assert "not read: test_ids.npy, train_ids.npy, val_ids.npy" in opened(tmp_path, EmbeddingsConfig).notes[0]
+    (tmp_path / "test_owners.csv").touch()
+    assert "not read: test_ids.npy, test_owners.csv, train_ids.npy" in opened(tmp_path, EmbeddingsConfig).notes[0]
