@@ -24,7 +24,7 @@ from goal_sweep.goal_core.data.dataset import COUNTED, SPLIT_NAMES, Dataset
 from goal_sweep.goal_core.data.formats.features import embeddings
 from goal_sweep.goal_core.data.formats.index import Index, find_images, index_path
 from goal_sweep.goal_core.data.formats.layout import Layout, Listing, check_links
-from goal_sweep.goal_core.data.formats.pictures import DARK
+from goal_sweep.goal_core.data.formats.pictures import TURNED
 from goal_sweep.goal_core.data.formats.report import DataReport, Progress, SplitCounts, published_counts
 from goal_sweep.goal_core.data.formats.sources import karpathy, source, xvlm_json
 from goal_sweep.goal_core.data.formats.text_files import text_files
@@ -300,7 +300,7 @@ def _digests(index: Index, known: Index | None, report: DataReport, progress: Pr
     for remark, labels in remarks.items():
         line = f"{len(labels):,} images {remark}; the first is {labels[0]}"
         report.note("content", "note", line)
-        if report.raises and remark == DARK:
+        if report.raises and remark != TURNED:
             warn(line)
     return found
 

@@ -29,6 +29,7 @@ _BACK = {number: Image.Transpose[name] for number, name in enumerate(_TURNS.spli
 """What undoes the turn of each EXIF orientation but 1, which has none."""
 TURNED = "have a rotation tag (EXIF), and are read as stored, without it"
 DARK = "of 16 bits or more, or of signed numbers, use only the dark part of their range; scale them up"
+CLEAR = "are transparent everywhere, and are read as white; save them without an alpha channel"
 """What is said of images, after how many they are."""
 _MARKER = re.compile(rb"\xff([^\x00\xff\xd0-\xd7])")
 """What begins a part of the file; the data of a scan hold none."""
@@ -71,7 +72,7 @@ def decode_image(source: str | os.PathLike[str] | bytes, label: str = "") -> NDA
 def examined(content: bytes, label: str) -> tuple[NDArray[np.uint8], list[str]]:
     """The pixels of a picture, as :func:`decode_image`, which must not be damaged, and what is to be said of it.
 
-    That is that viewers show it turned or mirrored, or that it is nearly black.
+    That is that viewers show it turned or mirrored, or that it is nearly black, or all transparent.
     """
     pixels = decode_image(content, label)
     with Image.open(io.BytesIO(content), formats=FORMATS) as image:
@@ -79,8 +80,11 @@ def examined(content: bytes, label: str) -> tuple[NDArray[np.uint8], list[str]]:
             raise DataError(f"cannot read image {label}: its data break off, or hold zeros")
         tags = getattr(image, "tag_v2", {})  # of TIFF
         is_signed = 2 in tags.get(339, ()) and max(tags.get(258, (1,))) <= 16
-        is_dark = (is_signed or _is_wide(image)) and bool(pixels.max() < (128 if is_signed else 64))
-        return pixels, [TURNED] * (_orientation(image) in _BACK) + [DARK] * is_dark
+        is_dark = _is_wide(image) and bool(pixels.max() < (128 if is_signed else 64))
+        is_clear = bool(pixels.min() == 255) and image.has_transparency_data
+        if is_clear:
+            is_clear = not np.asarray(image if image.mode[-1] in "Aa" else image.convert("RGBA"))[..., -1].any()
+        return pixels, [TURNED] * (_orientation(image) in _BACK) + [DARK] * is_dark + [CLEAR] * is_clear
 
 
 def _parts(content: bytes) -> Iterator[tuple[int, int, bytes, bytes]]:
@@ -136,6 +140,12 @@ def _check_clear(image: Image.Image) -> None:
     tags = getattr(image, "tag_v2", {})  # of TIFF
     if tags.get(262) == 0 and _is_wide(image):
         raise DataError("its 0 is white (MinIsWhite) in more than 8 bits; save it with BlackIsZero")
+    if 2 in tags.get(339, ()) and image.mode[0] != "I":
+        raise DataError("its numbers are signed, of which only 16 and 32 bits of grey are known")
+    if tags.get(284) == 2 and tags.get(259, 1) == 1 and tags.get(277, 1) > 1 and max(tags.get(258, (1,))) > 8:
+        raise DataError(
+            "its bands lie apart (PlanarConfiguration), uncompressed, in more than 8 bits; save it compressed"
+        )
     if image.mode == "RGBA" and tags and 338 not in tags:
         raise DataError("no tag (ExtraSamples) says whether its fourth band is transparency; save it as RGB")
     if "transparency" in image.info and _is_wide(image):

@@ -1,5 +1,7 @@
 """Embeddings without a direction are an error wherever they come from, and equal ones a collapse."""
 
+from typing import Any
+
 import numpy as np
 import pandas
 import pytest
@@ -67,7 +69,8 @@ def test_images_that_stand_there_for_each_of_their_texts_are_taken_once(repeats:
         found = recall(repeated, texts)
     assert found == pytest.approx(recall(images, texts), abs=0.01)
     owners = np.arange(20, dtype=np.uint64).repeat(repeats)
-    assert recall(pandas.DataFrame(images), texts, owners) == recall(images, texts)
+    frame: Any = pandas.DataFrame(images)
+    assert recall(frame, texts, owners) == recall(images, texts)
     for near in (
         repeated + 3e-5 * torch.randn(20 * repeats, 8),
         repeated.bfloat16() * (1 + 0.01 * torch.rand(len(texts), 1)),
