@@ -201,7 +201,7 @@ class SourceConfig(_Captioned):
     """Column with a caption, or a list of captions. Rows of the same image come together. Of shards, the key of each
     image's JSON that counts in place of its text file."""
     split_column: str = ""
-    """Column with the split; `restval` counts as train."""
+    """Column with the split, of shards the key of each image's JSON; `restval` counts as train."""
     val_share: Annotated[float, Range(at_least=0, below=1)] = 0.1
     """Share of the images that become val where no image has a split: exactly, or by a hash of names above 1,000."""
     test_share: Annotated[float, Range(at_least=0, at_most=1)] = 0.1

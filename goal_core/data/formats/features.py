@@ -193,13 +193,12 @@ def _not_read(root: Path, ends: Sequence[str]) -> str:
     """What lies beside the vectors and looks like a part of the data, in words; empty where there is nothing."""
     others = {one.name for split in SPLIT_NAMES for one in root.glob(f"{split}_*.*")}
     others -= {f"{split}{end}" for split in SPLIT_NAMES for end in ends}
-    for path in (root / f"{split}.safetensors" for split in SPLIT_NAMES):
+    for path in (root / f"{split}{end}" for split in SPLIT_NAMES for end in ends[3:]):
         with suppress(DataError), files.opened(path) as file, files.reading(str(path)):
-            others |= {f"{one} of {path.name}" for one in files.header_of(file)[0] if one not in (*_SIDES, "owners")}
-    for path in (root / f"{split}.parquet" for split in SPLIT_NAMES):
-        with suppress(DataError), files.opened(path) as file, files.reading(str(path)):
-            names = files.pyarrow("parquet").read_schema(file).names
-            others |= {f"{one} of {path.name}" for one in names if one not in ("image", "texts")}
+            table = path.suffix == ".parquet"
+            names = files.pyarrow("parquet").read_schema(file).names if table else files.header_of(file)[0]
+            known = ("image", "texts") if table else (*_SIDES, "owners")
+            others |= {f"{one} of {path.name}" for one in names if one not in known}
     return f"not read: {', '.join(sorted(others)[:3])}; the image of each text is in `owners`" if others else ""
 
 

@@ -104,6 +104,18 @@ def tree(root: Path) -> list[Path]:
     return [one for one in below if stores.isdisjoint((one, *one.parents))] if stores else below
 
 
+def below(root: Path) -> tuple[list[Path], list[Path]]:
+    """All folders of a tree, the root first, and all its files; of a file, itself."""
+    if not root.is_dir():
+        return [], [root]
+    found = tree(root)
+    folders = [root, *(one for one in found if one.is_dir())]
+    for folder in folders:
+        if (folder.is_symlink() and folder != root) or not os.access(folder, os.R_OK | os.X_OK):
+            raise DataError(f"{folder} cannot be read: folders must be readable, and no links")
+    return folders, [one for one in found if not one.is_dir()]
+
+
 def stamped(root: Path, files: Iterable[Path]) -> list[list[str | int]]:
     """Files, whether they exist or not, each with its stamp; none may be a link out of the root (:func:`check_links`).
 

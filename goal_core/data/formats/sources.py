@@ -56,6 +56,9 @@ def source(config: SourceConfig) -> layout.Layout:
     root = path if path.is_dir() else path.parent
     said: list[str] = []
     says, files, given = _recognised(path, root, config, said)
+    kinds = ("image", "caption", "split")[: 1 if says[:3] == "Web" else 3 * says.startswith(("folder of p", "read"))]
+    if asked := [f"data.{kind}_column" for kind in kinds if getattr(config, f"{kind}_column")]:
+        raise DataError(f"{path} has no such column: {says}", asked[0])
     stamps = layout.stamped(path, files)
     rows, split = layout.with_splits(given, config.val_share, config.test_share)
     said += [split] * bool(split)
@@ -69,7 +72,7 @@ def _recognised(
 
     Lines are added for what is not read, and where splits are found otherwise than the documentation says.
     """
-    folders, files = _below(path)
+    folders, files = layout.below(path)
     if config.importer:  # it may read any file but the pictures
         parsed = [one for one in files if one.suffix.lower() not in layout.PICTURES]
         return f"read by the importer {config.importer}", [*folders, *parsed], _rows_of(config.importer, path)
@@ -102,18 +105,6 @@ def _recognised(
     if mend := _ADVICE.get(path.suffix.lower() * (not folders)):
         raise DataError(f"{path} is no table (.csv, .tsv, .parquet): {mend}")
     raise DataError(f"{path} is no table (.csv, .tsv, .parquet), no shard (.tar), and no folder with {folder}")
-
-
-def _below(root: Path) -> tuple[list[Path], list[Path]]:
-    """All folders of a tree, the root first, and all its files; of a file, itself."""
-    if not root.is_dir():
-        return [], [root]
-    below = layout.tree(root)
-    folders = [root, *(one for one in below if one.is_dir())]
-    for folder in folders:
-        if (folder.is_symlink() and folder != root) or not os.access(folder, os.R_OK | os.X_OK):
-            raise DataError(f"{folder} cannot be read: folders must be readable, and no links")
-    return folders, [one for one in below if not one.is_dir()]
 
 
 def _arrow_files(state: Path) -> list[Path]:
@@ -221,6 +212,7 @@ def _contents(column: Any, where: str) -> Iterator[tuple[Any, str | None]]:
 
 def _shards(root: Path, shards: Sequence[Path], config: SourceConfig, said: list[str]) -> Iterator[Row]:
     """The samples of WebDataset shards: members that share a name up to the first dot."""
+    column = config.split_column
     for path in shards:
         name, known = path.relative_to(root).as_posix(), _OF_SPLIT.match(path.stem)
         split = layout.SPLIT_OF[known[1]] if known else layout.SPLIT_OF.get(path.parent.name, "")
@@ -237,7 +229,11 @@ def _shards(root: Path, shards: Sequence[Path], config: SourceConfig, said: list
                 raise DataError(f"{path} is cut, or goes on after its end; {mend}")
             for number, (key, members) in enumerate(samples.items()):  # the first tells what is not read
                 read = partial(_captions_of, shard, name, config, None if number else said)
-                yield _sample(f"{name}/{key}", name, members, config, read)._replace(split=split)
+                row, own = _sample(f"{name}/{key}", name, members, config, read), split
+                if column or not split:
+                    own = _said_of_split(shard, name, members, column or "split")
+                    own = layout.split_named(own, f"{name}/{key}: {column}") if column else layout.split_of(own)
+                yield row._replace(split=own)
 
 
 def _sample(key: str, name: str, members: Sequence[tarfile.TarInfo], config: SourceConfig, read: _Reading) -> Row:
@@ -270,6 +266,15 @@ def _sample(key: str, name: str, members: Sequence[tarfile.TarInfo], config: Sou
         raise DataError(f"{key}: the picture is stored with holes, so it cannot be read in place; make the shard anew")
     span = (images[0].offset_data, images[0].size)
     return layout.checked(Row(name, captions, "", span, key, images[0].name), f"{key}: ")
+
+
+def _said_of_split(shard: tarfile.TarFile, name: str, members: Sequence[tarfile.TarInfo], key: str) -> Any:
+    """What a sample's `KEY.json` has under a key; None where there is none."""
+    for member in members:
+        if _rank(member) == 1 and (file := shard.extractfile(member)):
+            stored: Any = json_in(file.read(), f"{name}: {member.name}")
+            return stored.get(key) if isinstance(stored, dict) else None
+    return None
 
 
 def _rank(member: tarfile.TarInfo) -> int:
@@ -367,10 +372,8 @@ def _karpathy_row(item: dict[str, Any], number: int, at: str) -> Row:
     name, named = item.get("filename", ""), "filename"
     if item.get("filepath"):
         name, named = f"{item['filepath']}/{layout.image_path(name, f'{at}filename')}", "filepath"
-    split = layout.split_named(item.get("split"), f"{at}split")
-    return layout.checked(
-        Row(name, item.get("sentences", ""), split, key=str(number)), at, (named, "sentences", "split")
-    )
+    row = Row(name, item.get("sentences", ""), layout.split_named(item.get("split"), f"{at}split"), key=str(number))
+    return layout.checked(row, at, (named, "sentences", "split"))
 
 
 def xvlm_json(config: XvlmJsonConfig) -> layout.Layout:

@@ -56,7 +56,10 @@ def _split(
     ims, caps, ids = (start.with_name(f"{start.name}_{end}") for end in ("ims.npy", "caps.txt", "ids.txt"))
     has_vectors = isinstance(config, PrecompConfig)
     features = None if mapping else read_region_header(ims, VECTOR_AXES if has_vectors else REGION_AXES)
-    lines = [_one_of(line, f"line {number} of {caps}") for number, line in enumerate(read_lines(caps), start=1)]
+    held = [layout.captions_in(line, f"line {number} of {caps}") for number, line in enumerate(read_lines(caps), 1)]
+    if several := [number for number, own in enumerate(held, 1) if len(own) > 1]:
+        raise DataError(f"line {several[0]} of {caps} holds a list, but each caption must have a line")
+    lines = [caption for (caption,) in held]
     if features and has_vectors and not _stored(ids).exists():
         counts = _counts_without_ids(features, caps, len(lines), ids)
         names = [str(image) for image in range(len(counts))]
@@ -73,14 +76,6 @@ def _split(
         features=features,
         rows=_first_rows(features, counts, caps) if features else (),
     )
-
-
-def _one_of(line: str, where: str) -> str:
-    """The caption that a line holds, as ids count lines."""
-    first, *more = layout.captions_in(line, where)
-    if more:
-        raise DataError(f"{where} holds {1 + len(more)} captions, but each must have a line: {line!r:.80}")
-    return first
 
 
 def _stored(path: Path) -> Path:

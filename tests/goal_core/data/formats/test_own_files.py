@@ -307,6 +307,30 @@ def test_a_folder_and_a_column_agree_about_the_split(tmp_path: Path, value: str)
     assert opened(tmp_path).splits["val"].num_images == 2
 
 
+@pytest.mark.parametrize("name", ["x", "train"])
+@pytest.mark.parametrize("key", ["split", "fold"])
+def test_shards_may_say_splits_in_their_objects(tmp_path: Path, name: str, key: str) -> None:
+    with tarfile.open(tmp_path / f"{name}-0.tar", "w") as shard:
+        for number, split in enumerate(("train", "train", "val", "val", "test", "test")):
+            add(shard, f"{number}.png", picture(number % 3))
+            add(shard, f"{number}.txt", split.encode())
+            add(shard, f"{number}.json", json.dumps({key: split}).encode())
+    asked = {"split_column": key} if key == "fold" or name == "train" else {}
+    found = opened(tmp_path, **asked)
+    assert all({*found.splits[split].captions} == {split} for split in SPLIT_NAMES)
+    refuse(tmp_path, r"0: nonsense must be one of .* got None", split_column="nonsense")
+    refuse(tmp_path, "has no such column: WebDataset", image_column="nonsense")
+
+
+@pytest.mark.parametrize("kind", ["image", "caption", "split"])
+def test_a_folder_of_pictures_has_no_columns(tmp_path: Path, kind: str) -> None:
+    table(tmp_path).unlink()
+    for number in range(3):
+        (tmp_path / f"{number}.txt").write_text("a dog")
+    assert opened(tmp_path).splits["val"].num_images == 1
+    refuse(tmp_path, "has no such column: folder of pictures", **{f"{kind}_column": "x"})
+
+
 @pytest.mark.parametrize("texts", ['["a dog", "a cat"]', "['a dog', 'a cat']"])
 def test_a_list_of_captions_is_one_in_any_file(tmp_path: Path, texts: str) -> None:
     images = [{"filename": f"{number}.png", "split": SPLIT_NAMES[number], "sentences": texts} for number in range(3)]
