@@ -8,7 +8,6 @@ the list of their captions to evaluate on. Other keys are ignored.
 """
 
 import hashlib
-import os
 import re
 import tarfile
 from collections import defaultdict
