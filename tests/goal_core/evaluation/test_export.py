@@ -89,6 +89,7 @@ ODD = [
     "👩\u200d👩\u200d👧 ❤\ufe0f café cafe\u0301 नमस्ते क्\u200dष ภาษาไทย 中文，很好。",
     "İstanbul STRASSE a\u00adb a\u200bb \u200da\u200d",
     "a\x1cb a\x85b a\u2028b\n<person>  rides -- a bike/horse ~ ",
+    '🏴\U000e0067\U000e007f dog\U000e0067 col·lecció צה״ל צה"ל ի՞նչ o‘zbek ‘a’ black‑and‐white',
     "one two " * 40,
 ]
 
