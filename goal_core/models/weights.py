@@ -82,15 +82,18 @@ def misfits(own: Mapping[str, Tensor], given: Mapping[str, Tensor], spare: Calla
     """How tensors differ from those of a model, in words; empty where they fit.
 
     Args:
-        own: the model's by name, of which only shapes are used. Counters of batches that a normalisation has seen may
-            be missing: nothing reads them, and old files lack them.
+        own: the model's by name, of which only shapes and kinds of numbers are used. Counters of batches that a
+            normalisation has seen may be missing: nothing reads them, and old files lack them.
         spare: tells of a name that the model does not have whether it may be there.
     """
     missing = sorted(name for name in own.keys() - given.keys() if not name.endswith("num_batches_tracked"))
     unexpected = sorted(name for name in given.keys() - own.keys() if not spare(name))
     other = [name for name, tensor in own.items() if name in given and given[name].shape != tensor.shape]
     misshapen = [f"{name} is {tuple(given[name].shape)}, not {tuple(own[name].shape)}" for name in other]
-    kinds = {"missing": missing, "with the wrong shape": misshapen, "unexpected": unexpected}
+    floating = [name for name, tensor in own.items() if name in given and tensor.is_floating_point()]
+    packed = [name for name in floating if not given[name].is_floating_point() or given[name].itemsize < 2]
+    coarse = [f"{name} is {given[name].dtype}" for name in packed]
+    kinds = {"missing": missing, "with the wrong shape": misshapen, "unexpected": unexpected, "quantised": coarse}
     few = {what: ", ".join(names[:_NAMED] + ["..."] * (len(names) > _NAMED)) for what, names in kinds.items()}
     return "; ".join(f"{len(names)} {what} ({few[what]})" for what, names in kinds.items() if names)
 

@@ -138,6 +138,8 @@ def embed(
     trained = load_model(checkpoint, weights=weights, device=device, plugins=plugin or ())
     if texts is None:
         names = [str(path) for path in _pictures(images or Path())]
+        if broken := next(filter(LINES.search, names), ""):
+            raise GoalError(f"{broken!r} has a line break in its name, which a list of names cannot hold; rename it")
         rows = trained.encode_images(names)
     else:
         if texts.suffix.lower() in (".json", ".jsonl", *TABLES):
@@ -147,7 +149,7 @@ def embed(
             trained.unknown_words(line, f"{texts}:{number}: ")
         rows = trained.encode_texts(names)
     np.save(content := BytesIO(), rows)
-    lines = "".join(f"{' '.join(name.split())}\n" for name in names).encode(errors="surrogateescape")
+    lines = "".join(f"{name}\n" for name in names).encode(errors="surrogateescape")
     replace_with(out, lambda path: path.write_bytes(content.getbuffer()), guard=lambda: replace_bytes(listed, lines))
     console.print(f"{out}: {rows.shape[0]} rows of {rows.shape[1]} numbers, of unit length")
 

@@ -9,14 +9,22 @@ import os
 import re
 from collections.abc import Mapping
 from copy import deepcopy
-from dataclasses import replace
-from typing import Any, Final
+from dataclasses import fields, replace
+from typing import Any, Final, get_args
 
 from goal_sweep.goal_core.basics.errors import ConfigError, nearest
-from goal_sweep.goal_core.data.config import SHIPPED
+from goal_sweep.goal_core.data.config import SHIPPED, DataConfig
 from goal_sweep.goal_core.models.weights import NAMED_WEIGHTS
 from goal_sweep.sweeps.checks import looks_secret
 from goal_sweep.sweeps.reading.document import Document, KeyPath, Problem, Where, name_of, parse_yaml
+
+_SHARED = {
+    one.__dataclass_fields__["format"].default: {"image", "min_word_count"}.intersection(
+        own.name for own in fields(one)
+    )
+    for one in get_args(DataConfig)
+}
+"""What each format shares with others."""
 
 
 def merge(base: Document, over: Document, path: KeyPath = ()) -> None:
@@ -24,14 +32,18 @@ def merge(base: Document, over: Document, path: KeyPath = ()) -> None:
 
     Mappings merge key by key. A list replaces the other list, unless all its items are mappings with a `name` (stages,
     backbones). Those merge by name: items of the same name merge, new ones are appended, and a plain name in the base
-    list counts as a mapping with that name. Backbones that only the base has go. A `data` mapping with another `format`
-    replaces the whole section, because the keys of one format mean nothing in another. A setting in `tune.space`
+    list counts as a mapping with that name. Backbones that only the base has go. `data` of another
+    `format` replaces the section, but for `image` and `min_word_count` where it has them. A setting in `tune.space`
     replaces the other's values.
     """
     below, value = base.at(path), over.content
     if isinstance(below, dict) and isinstance(value, dict):
-        is_other_data = path == ("data",) and value.get("format", below.get("format")) != below.get("format")
-        if not is_other_data and (path[:2] != ("tune", "space") or len(path) != 3):
+        if path == ("data",) and (other := value.get("format", below.get("format"))) != below.get("format"):
+            shared = {key: base.below((*path, key)) for key in sorted(_SHARED.get(str(other), ())) if key in below}
+            base.graft(path, replace(over, content={}))
+            for key, own in shared.items():
+                base.graft((*path, key), own)
+        if path[:2] != ("tune", "space") or len(path) != 3:
             for key in value:
                 merge(base, over.below((key,)), (*path, key))
             base.places[path] = over.place(())
@@ -92,6 +104,8 @@ def apply_override(root: Document, text: str, problems: list[Problem]) -> None:
         message = f"{root.shown(path)} has no item {left[0]!r}{nearest(left[0], known)}; it has {', '.join(known)}"
     elif left and above is not None and not isinstance(above, dict):
         message = f"{root.shown(path)} is a single value, there is nothing below it"
+    elif re.search(r"(^|\s)#", raw) and raw.lstrip()[:1] not in ("'", '"', "[", "{"):
+        message = f"a # there begins a comment; write the value between quotes of its own: '{key}=\"{raw}\"'"
     elif key == "seeds" and MORE_SEEDS.fullmatch(raw):
         if {*map(type, seeds := _items(above))} == {int}:
             raw = str([*seeds, *range(max(seeds) + 1, max(seeds) + 1 + int(raw))])

@@ -71,12 +71,8 @@ def test_images_that_stand_there_for_each_of_their_texts_are_taken_once(repeats:
     owners = np.arange(20, dtype=np.uint64).repeat(repeats)
     frame: Any = pandas.DataFrame(images)
     assert recall(frame, texts, owners) == recall(images, texts)
-    for near in (
-        repeated + 3e-5 * torch.randn(20 * repeats, 8),
-        repeated.bfloat16() * (1 + 0.01 * torch.rand(len(texts), 1)),
-    ):
-        with pytest.raises(EmbeddingError, match=f"every {repeats} images in a row are all but equal"):
-            recall(near, texts)
+    with pytest.raises(EmbeddingError, match=f"every {repeats} images in a row are all but equal"):
+        recall(repeated + 1e-3 * torch.randn(20 * repeats, 8), texts)
 
 
 @pytest.mark.parametrize("repeats", [[2] * 10 + [4] * 10, [60], [2] + [3] * 19])

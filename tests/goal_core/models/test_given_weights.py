@@ -111,6 +111,10 @@ def test_weights_that_nothing_can_be_computed_with_are_refused_by_name(
         (lambda state: {"ema": state, "optimizer": {"state": {}}}, "in 'ema'; save"),
         (lambda state: {name: torch.zeros_like(tensor) for name, tensor in state.items()}, "are all 0"),
         (lambda state: {"model": {name: 0 * tensor for name, tensor in state.items()}}, "are all 0"),
+        *(
+            (lambda state, kind=kind: {name: tensor.to(kind) for name, tensor in state.items()}, f"is {kind}")
+            for kind in (torch.int8, torch.bool, torch.float8_e4m3fn, torch.complex64)
+        ),
         (lambda state: {name: tensor * (tensor.ndim < 2) for name, tensor in state.items()}, "are all 0"),
     ],
 )

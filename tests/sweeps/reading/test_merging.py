@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from goal_sweep.goal_core.data.config import ScenesConfig
+from goal_sweep.goal_core.data.config import ImageConfig, ScenesConfig
 from goal_sweep.goal_core.models.config import BackboneConfig
 from goal_sweep.sweeps import load_sweep
 from tests.helpers.mistakes import check_mistakes
@@ -21,6 +21,14 @@ def test_mappings_merge_and_lists_replace(write: Write) -> None:
     assert config.data == ScenesConfig(num_train=20, num_val=7)
     assert config.seeds == (5,)
     assert config.model == load_sweep("base.yaml").model
+
+
+def test_data_of_another_format_keep_what_both_have(write: Write) -> None:
+    write("base.yaml")
+    write("images.yaml", "extends: base.yaml\ndata: {min_word_count: 2, image: {size: 32, resize: 32}, num_val: 9}\n")
+    data = "data: {format: source, name: mine, root: ., image: {resize: 40}}"
+    found = load_sweep(write("over.yaml", f"extends: images.yaml\n{data}\n")).data
+    assert (found.min_word_count, found.image) == (2, ImageConfig(size=32, resize=40))
 
 
 def test_stages_merge_by_name_and_new_ones_are_appended(write: Write, small_text: str) -> None:
@@ -176,6 +184,7 @@ def test_backbones_by_name(write: Write, small_text: str) -> None:
         ("seeds.5=1", "--set seeds.5 |  | seeds | '5' | 0, 1"),
         ("name.x=1", "--set name.x |  | name | single value"),
         ("extends=quickstart", "--set extends |  | file"),
+        ("data.root=a/b #c", "--set data.root |  | comment | quotes"),
         ("seeds=[1, 2", "--set seeds |  | not valid YAML"),
         ("data={a: 1, a: 2}", "--set data | a | --set data"),
         ("stages.frozen.epochs=two", "--set stages.frozen.epochs | stages.frozen.epochs | whole number | 'two'"),
