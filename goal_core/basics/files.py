@@ -105,11 +105,17 @@ def text_in(content: bytes, where: object) -> str:
 def json_in(content: bytes, where: object) -> object:
     """Content as JSON; a `DataError` says where it is none."""
     try:
-        return json.loads(text_in(content, where))
+        return json.loads(text_in(content, where), object_pairs_hook=_once)
     except (ValueError, RecursionError) as error:
         if isinstance(error, DataError):
             raise
         raise DataError(f"{where} is not valid JSON: {error}") from error
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    if len(found := dict(pairs)) < len(pairs):
+        raise ValueError(f"a key stands twice in an object that begins with {str(dict(pairs[:1]))!r:.80}")
+    return found
 
 
 def is_text(value: object) -> bool:

@@ -19,12 +19,10 @@ from goal_sweep.sweeps.checks import looks_secret
 from goal_sweep.sweeps.reading.document import Document, KeyPath, Problem, Where, name_of, parse_yaml
 
 _SHARED = {
-    one.__dataclass_fields__["format"].default: {"image", "min_word_count"}.intersection(
-        own.name for own in fields(one)
-    )
+    one.__dataclass_fields__["format"].default: {own.name for own in fields(one)} & {"image", "min_word_count"}
     for one in get_args(DataConfig)
 }
-"""What each format shares with others."""
+"""What data of each format take over from those of another."""
 
 
 def merge(base: Document, over: Document, path: KeyPath = ()) -> None:
@@ -39,7 +37,7 @@ def merge(base: Document, over: Document, path: KeyPath = ()) -> None:
     below, value = base.at(path), over.content
     if isinstance(below, dict) and isinstance(value, dict):
         if path == ("data",) and (other := value.get("format", below.get("format"))) != below.get("format"):
-            shared = {key: base.below((*path, key)) for key in sorted(_SHARED.get(str(other), ())) if key in below}
+            shared = {key: base.below((*path, key)) for key in sorted(below.keys() & _SHARED.get(str(other), {}))}
             base.graft(path, replace(over, content={}))
             for key, own in shared.items():
                 base.graft((*path, key), own)

@@ -197,8 +197,7 @@ def _not_read(root: Path, ends: Sequence[str]) -> str:
         with suppress(DataError), files.opened(path) as file, files.reading(str(path)):
             table = path.suffix == ".parquet"
             names = files.pyarrow("parquet").read_schema(file).names if table else files.header_of(file)[0]
-            known = ("image", "texts") if table else (*_SIDES, "owners")
-            others |= {f"{one} of {path.name}" for one in names if one not in known}
+            others |= {f"{one} of {path.name}" for one in {*names} - {"image", *_SIDES, "owners" * (not table)}}
     return f"not read: {', '.join(sorted(others)[:3])}; the image of each text is in `owners`" if others else ""
 
 

@@ -330,7 +330,7 @@ def split_named(value: object, where: str) -> str:
 def checked(row: Row, at: str, called: Sequence[object] = Row._fields) -> Row:
     """A row of what a source says, whose place is given and what its image, captions and split are called there."""
     image, captions, split = (f"{at}{name}" for name in called[:3])
-    own = split_named(row.split, split) if row.split else ""
+    own = "" if row.split in (None, "") else split_named(row.split, split)
     return Row(image_path(row.image, image), captions_in(row.captions, captions), own, *row[3:])
 
 

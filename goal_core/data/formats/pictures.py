@@ -81,9 +81,8 @@ def examined(content: bytes, label: str) -> tuple[NDArray[np.uint8], list[str]]:
         tags = getattr(image, "tag_v2", {})  # of TIFF
         is_signed = 2 in tags.get(339, ()) and max(tags.get(258, (1,))) <= 16
         is_dark = _is_wide(image) and bool(pixels.max() < (128 if is_signed else 64))
-        is_clear = bool(pixels.min() == 255) and image.has_transparency_data
-        if is_clear:
-            is_clear = not np.asarray(image if image.mode[-1] in "Aa" else image.convert("RGBA"))[..., -1].any()
+        is_clear = bool(pixels.min() == 255) and image.has_transparency_data and image.mode != "La"
+        is_clear = is_clear and not image.convert("RGBA").getchannel("A").getbbox()
         return pixels, [TURNED] * (_orientation(image) in _BACK) + [DARK] * is_dark + [CLEAR] * is_clear
 
 
@@ -98,12 +97,12 @@ def _parts(content: bytes) -> Iterator[tuple[int, int, bytes, bytes]]:
 
 
 def _is_torn(image: Image.Image, content: bytes, pixels: NDArray[np.uint8]) -> bool:
-    """Whether a file is a damaged JPEG although it could be decoded; other formats say so themselves.
+    """Whether a file is a damaged JPEG although it could be decoded; others say so themselves.
 
     It has more zeros than a picture gives, as after a lost block of a disk, or ends in them; or its data end too early,
     so that what more data in their place would be is seen. A file that only lacks its end mark is whole. Zeros tell
     nothing where tables say that they end a square, as flat surfaces then have many; nor in a progressive file, which
-    may also lack a whole scan without a trace.
+    may also lack a whole scan without a trace. Compressed data of PNG or TIFF that end early in due form are not seen.
     """
     if image.format not in ("JPEG", "MPO"):
         return False
@@ -143,9 +142,7 @@ def _check_clear(image: Image.Image) -> None:
     if 2 in tags.get(339, ()) and image.mode[0] != "I":
         raise DataError("its numbers are signed, of which only 16 and 32 bits of grey are known")
     if tags.get(284) == 2 and tags.get(259, 1) == 1 and tags.get(277, 1) > 1 and max(tags.get(258, (1,))) > 8:
-        raise DataError(
-            "its bands lie apart (PlanarConfiguration), uncompressed, in more than 8 bits; save it compressed"
-        )
+        raise DataError("its bands of more than 8 bits lie apart, uncompressed (PlanarConfiguration); compress it")
     if image.mode == "RGBA" and tags and 338 not in tags:
         raise DataError("no tag (ExtraSamples) says whether its fourth band is transparency; save it as RGB")
     if "transparency" in image.info and _is_wide(image):

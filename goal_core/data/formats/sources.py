@@ -306,9 +306,7 @@ def _lines_in(content: bytes, where: str) -> list[str]:
     if lines[:1] == ["["]:  # a list on several lines
         lines = ["\n".join(lines)]
     if numbered := next(filter(_NUMBERED.match, lines), ""):
-        raise DataError(
-            f"{where} has a picture's name and number before a caption, as Flickr8k's list: {numbered!r:.80}"
-        )
+        raise DataError(f"{where} has the name and number of a picture in a line, as Flickr8k's list: {numbered!r:.80}")
     return layout.Captions(chain.from_iterable(layout.captions_in(line, where) for line in lines))
 
 

@@ -115,12 +115,8 @@ def _table(
         if None in record or ("" in names[1:] and str(record[""] or "").strip()):  # what no column has a name for
             raise DataError(f"{where}, row {number} has more fields than the header; put quotes around the caption")
         cells: list[Any] = [name and record.get(name) for name in columns]
-        image, captions, split = (
-            _below_folder(cells[0], path.parent),
-            cells[1],
-            "" if cells[2] is None else str(cells[2]),
-        )
-        yield checked(Row(image, captions, split), f"{where}, row {number}: ", columns)
+        row = Row(_below_folder(cells[0], path.parent), *cells[1:])
+        yield checked(row, f"{where}, row {number}: ", columns)
 
 
 def _not_taken(kind: str, taken: str, others: Sequence[str]) -> str:
@@ -140,18 +136,18 @@ def _separated(path: Path, config: SourceConfig, said: list[str]) -> Iterator[Ro
     usual, content = "\t" if path.suffix.lower() == ".tsv" else ",", content_of(path)
     if what := seems(content):
         raise DataError(f"{path}{what}")
-    text = text_in(content, path)
+    text = re.sub(r"\A\ufeff*(sep=.\r?\n)?", "", text_in(content, path))  # as Excel writes them
     separator = _separator(LINES.split(text, 1)[0], usual, config)
     how = "" if separator == usual else f" (its separator is {separator!r}, not {usual!r})"
     blanks = separator in ",;"  # before a quote; in Flickr30K's file, after `|`, a quote is part of the caption
     reader = csv.DictReader(StringIO(text, newline=""), delimiter=separator, strict=True, skipinitialspace=blanks)
     try:
         if not reader.fieldnames:
-            raise DataError(f"{path} is empty")
+            raise DataError(f"{path} is empty, or its first line is, which must name the columns")
         reader.fieldnames = [name.strip() for name in reader.fieldnames]
         yield from _table(_apart(reader, separator, path), reader.fieldnames, path, config, said, how)
     except csv.Error as error:
-        says = f"the row cannot be read{how}: {error}; in a cell between double quotes, a double quote is written twice"
+        says = f"the row cannot be read{how}: {error}; between double quotes, a double quote is written twice, and the separator follows them at once"
         raise DataError(f"{path}:{reader.line_num + 1}: {says}") from error
 
 

@@ -113,7 +113,7 @@ def test_ids_that_number_the_rows_in_another_order_are_refused(tmp_path: Path, i
         ({"val/8.txt": b"lost", "val/9.txt": b"too"}, r"^2 text files .*8\.txt"),
         ({"readme.txt": b"of whom"}, r"^1 text files .*readme\.txt"),
         ({"train/0.txt": b"0 0.5 0.5 0.1 0.1"}, "^1 of 2 captions of train and val have no letter"),
-        ({"train/0.txt": b"0.png#0\ta dog\n"}, "name and number before a caption"),
+        ({"train/0.txt": b"0.png#0\ta dog\n"}, "name and number of a picture"),
         ({"train/0.jpg": picture()}, r"0\.(jpg|png) and .*0\.(jpg|png) share .*0\.txt"),
         ({"test/0.tiff": picture()}, "share the captions"),
         ({"val/0.PNG": picture()}, "share the captions"),
@@ -190,6 +190,8 @@ def test_of_two_columns_for_one_thing_the_one_that_is_read_is_said(
         ('image,caption\n"0"x.png,a\n', r"t\.csv:2: "),
         ('image,caption\n0.png,a\n1.png,"b\n2.png;c\n', r"t\.csv:3: .*end of data"),
         ("image,caption\nhttps://example.org/0.png,a\n", "row 1: image is a URL.*download"),
+        (f"\n{TABLE}", "is empty, or its first line is"),
+        ("image,caption,split\n0.png,a,0\n1.png,b,1\n", "row 1: split must be one of .* got '?0"),
         ("image,caption\ns3://bucket/0.png,a\n", "row 1: image is a URL"),
         *((TABLE.replace("1.png", one), "is '1.png'") for one in ('" 1.png"', "1", "%31.png", "1.PNG", "1.jpg")),
     ],
@@ -246,6 +248,7 @@ def test_numbers_a_bit_above_one_are_no_black_picture(tmp_path: Path, top: float
 @pytest.mark.parametrize(
     ("header", "rows", "found"),
     [
+        ("sep=,\nimage,caption", "{0}.png,a {0}", "a {0}"),
         (",image,caption", "7,{0}.png,a {0}", "a {0}"),
         ("image,caption,", "{0}.png,a {0},", "a {0}"),
         ("image,caption,", "{0}.png,a {0}, running", "row 1 has more fields"),
