@@ -269,11 +269,9 @@ def _sample(key: str, name: str, members: Sequence[tarfile.TarInfo], config: Sou
 
 def _said_of_split(shard: tarfile.TarFile, name: str, members: Sequence[tarfile.TarInfo], key: str) -> Any:
     """What a sample's `KEY.json` has under a key; None where there is none."""
-    for member in members:
-        if _rank(member) == 1 and (file := shard.extractfile(member)):
-            stored: Any = json_in(file.read(), f"{name}: {member.name}")
-            return stored.get(key) if isinstance(stored, dict) else None
-    return None
+    files = (shard.extractfile(member) for member in members if _rank(member) == 1)
+    stored: Any = next((json_in(file.read(), f"{name}: KEY.json") for file in files if file), None)
+    return stored.get(key) if isinstance(stored, dict) else None
 
 
 def _rank(member: tarfile.TarInfo) -> int:

@@ -147,7 +147,7 @@ def _separated(path: Path, config: SourceConfig, said: list[str]) -> Iterator[Ro
         reader.fieldnames = [name.strip() for name in reader.fieldnames]
         yield from _table(_apart(reader, separator, path), reader.fieldnames, path, config, said, how)
     except csv.Error as error:
-        says = f"the row cannot be read{how}: {error}; between double quotes, a double quote is written twice, and the separator follows them at once"
+        says = f"the row cannot be read{how}: {error}; in quotes, a double quote is written twice; a separator follows"
         raise DataError(f"{path}:{reader.line_num + 1}: {says}") from error
 
 

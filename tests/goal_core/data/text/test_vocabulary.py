@@ -9,10 +9,8 @@ from goal_sweep.goal_core.data.inputs import EncodedCaptions
 from goal_sweep.goal_core.data.text import Vocabulary, tokenize, tokenizer_from_json, word_counts
 from tests.helpers.properties import given, st
 
-FLAGS = "".join(
-    f"\U0001f3f4{''.join(chr(0xE0000 + ord(one)) for one in land)}\U000e007f" for land in ("gbeng", "gbsct")
-)
 CORPUS = ["a cat on a mat", "A cat, a dog!", "two cats"]
+FLAG = "\U0001f3f4\U000e0067\U000e0062\U000e007f"
 
 
 @pytest.mark.parametrize(
@@ -44,12 +42,9 @@ CORPUS = ["a cat on a mat", "A cat, a dog!", "two cats"]
             "\U0001f468\u200d\U0001f469\u200d\U0001f467 \U0001f44d",
         ),
         ("1½ cups, 2²", "1½ cups , 2²"),
-        ("red\u200bcar", "red car"),
-        (f"{FLAGS} \U0001f3f4 dog\U000e0067", f"{FLAGS[:7]} {FLAGS[7:]} \U0001f3f4 dog"),
-        ("col·lecció · l·", "col·lecció · l ·"),
-        ('צה״ל ג׳ירפה צה"ל "שלום"', 'צה״ל ג׳ירפה צה"ל " שלום "'),
-        ("ի՞նչ o‘zbek ‘dog’ it‘s", "ի՞նչ o'zbek ‘ dog ' it 's"),
-        ("black‑and‑white a‐b", "black-and-white a-b"),
+        (f"red\u200bcar {FLAG}\U0001f3f4dog\U000e0067", f"red car {FLAG} \U0001f3f4 dog"),
+        ('col·lecció · l·l צה״ל ג׳ירפה צה"ל "שלום"', 'col·lecció · l·l צה״ל ג׳ירפה צה"ל " שלום "'),
+        ("ի՞նչ o‘zbek ‘dog’ it‘s black‑and‑white a‐b", "ի՞նչ o'zbek ‘ dog ' it 's black-and-white a-b"),
         ("   ", ""),
     ],
 )
