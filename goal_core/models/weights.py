@@ -93,7 +93,12 @@ def misfits(own: Mapping[str, Tensor], given: Mapping[str, Tensor], spare: Calla
     floating = [name for name, tensor in own.items() if name in given and tensor.is_floating_point()]
     packed = [name for name in floating if not given[name].is_floating_point() or given[name].itemsize < 2]
     coarse = [f"{name} is {given[name].dtype}" for name in packed]
-    kinds = {"missing": missing, "with the wrong shape": misshapen, "unexpected": unexpected, "quantised": coarse}
+    kinds = {
+        "missing": missing,
+        "with the wrong shape": misshapen,
+        "unexpected": unexpected,
+        "of too coarse or other numbers": coarse,
+    }
     few = {what: ", ".join(names[:_NAMED] + ["..."] * (len(names) > _NAMED)) for what, names in kinds.items()}
     return "; ".join(f"{len(names)} {what} ({few[what]})" for what, names in kinds.items() if names)
 
