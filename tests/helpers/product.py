@@ -4,8 +4,7 @@ import json
 import os
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -47,26 +46,6 @@ def run(
     )
     assert status in (None, done.returncode), done.stdout + done.stderr
     return done
-
-
-def start(folder: Path, *arguments: str, environment: Mapping[str, str] | None = None) -> subprocess.Popen[bytes]:
-    """Start a command in a folder; what it says is in a log there."""
-    with (folder / f"{arguments[0]}-{time.monotonic_ns()}.log").open("wb") as log:
-        return subprocess.Popen(command(*arguments), cwd=folder, env=environment, stdout=log, stderr=log)
-
-
-def wait_until(happened: Callable[[], object], process: subprocess.Popen[bytes], folder: Path) -> None:
-    """Wait until something happens while a command runs."""
-    deadline = time.monotonic() + 300
-    while not happened():
-        assert process.poll() is None, said(folder)
-        assert time.monotonic() < deadline, said(folder)
-        time.sleep(0.05)
-
-
-def said(folder: Path) -> str:
-    """What the commands that were started in a folder have said."""
-    return "\n".join(path.read_text() for path in sorted(folder.glob("*.log")))
 
 
 def results(folder: Path) -> dict[str, dict[str, float]]:

@@ -16,19 +16,15 @@ from tests.helpers.launches import (
     failures,
     goal_sweep,
     results,
-    run_by_every_process,
     sweep_in,
     tampered_trainer,
 )
-from tests.helpers.until import until
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
-KILLS = 9
+pytestmark = [pytest.mark.integration, pytest.mark.exhaustive, pytest.mark.timeout(900)]
 BUSY_S = 30
 """Seconds that a step may take on a machine that others use too."""
 
 
-@pytest.mark.exhaustive
 @pytest.mark.parametrize("process", ["raylet/raylet", "gcs/gcs_server", "-P -m goal_sweep", WORKER])
 def test_the_same_launch_goes_on_when_a_process_of_it_is_killed(unbroken: Path, tmp_path: Path, process: str) -> None:
     folder = sweep_in(tmp_path / "run")
@@ -40,7 +36,6 @@ def test_the_same_launch_goes_on_when_a_process_of_it_is_killed(unbroken: Path, 
     check_equal(folder, unbroken)
 
 
-@pytest.mark.exhaustive
 @pytest.mark.parametrize("end", ["os.kill(os.getpid(), 9)", "time.sleep(600)"], ids=["dies", "hangs"])
 def test_a_cell_that_takes_its_process_with_it_fails_alone(unbroken: Path, tmp_path: Path, end: str) -> None:
     folder = sweep_in(tmp_path / "run")
@@ -57,45 +52,6 @@ def test_a_cell_that_takes_its_process_with_it_fails_alone(unbroken: Path, tmp_p
     assert results(folder) == results(unbroken)
 
 
-@pytest.mark.exhaustive
-def test_a_worker_that_is_killed_again_and_again_after_progress_costs_nothing(unbroken: Path, tmp_path: Path) -> None:
-    folder = sweep_in(tmp_path / "run")
-    slow = tampered_trainer(tmp_path / "site", "time.sleep(0.3)")
-    launch = Launch(folder, "--set", "resources.max_attempts=1", environment=slow)
-    launch.saves()
-    for number in range(1, KILLS + 1):
-        before = {each: len(list(each.glob("*.json"))) for each in folder.glob("goal-sweep-store/cells/*/frozen-*/*")}
-        assert all(count == number for path, count in before.items() if path.name == "attempts")
-        launch.child(WORKER).kill()
-        until(lambda: all(len(each) > number for each in attempts(folder).values()), "attempt", 300)  # noqa: B023
-        launch.saves()
-    launch.ends()
-    assert {len(records) for records in attempts(folder).values()} == {KILLS + 1}
-    check_equal(folder, unbroken)
-
-
-DIES_BEFORE_IT_BEGINS = """
-import os, sys
-
-class Finder:
-    def find_spec(self, name, path=None, target=None):
-        if name == "goal_sweep.runners.execution.worker" and "default_worker.py" in " ".join(sys.orig_argv):
-            os._exit(3)
-
-sys.meta_path.insert(0, Finder())
-"""
-
-
-@pytest.mark.exhaustive
-def test_workers_that_die_before_they_begin_are_given_up_and_nothing_counts(tmp_path: Path) -> None:
-    folder = sweep_in(tmp_path / "run")
-    environment = run_by_every_process(tmp_path / "site", DIES_BEFORE_IT_BEGINS)
-    launched = goal_sweep(folder, "launch", "tiny.yaml", environment=environment, status=75)
-    assert "its workers died 8 times in a row" in launched.stdout
-    assert attempts(folder) == {}
-
-
-@pytest.mark.exhaustive
 @pytest.mark.parametrize("which", [WORKER, "-P -m goal_sweep"], ids=["worker", "launch"])
 def test_a_suspended_process_goes_on_when_it_wakes_and_costs_nothing(unbroken: Path, tmp_path: Path, which: str):
     folder = sweep_in(tmp_path / "run")
@@ -107,19 +63,4 @@ def test_a_suspended_process_goes_on_when_it_wakes_and_costs_nothing(unbroken: P
     process.resume()
     launch.ends()
     assert {len(records) for records in attempts(folder).values()} == {1}
-    check_equal(folder, unbroken)
-
-
-@pytest.mark.exhaustive
-def test_a_training_starts_when_the_one_before_it_is_done(unbroken: Path, tmp_path: Path) -> None:
-    """A slow cell of the first stage holds back no other cell's second stage."""
-    folder = sweep_in(tmp_path / "run")
-    slow = "time.sleep(0.6 if objective == 'con/con' and cell.unit.stage.name == 'frozen' else 0)"
-    environment = tampered_trainer(tmp_path / "site", slow)
-    goal_sweep(folder, "launch", "tiny.yaml", "--set", "execution.cells_per_unit=1", environment=environment, status=0)
-    ends = {cell: records[-1]["ended"] for cell, records in attempts(folder).items()}
-    begins = {cell: records[0]["started"] for cell, records in attempts(folder, "finetune").items()}
-    last, first = max(ends, key=ends.__getitem__), min(begins, key=begins.__getitem__)
-    assert begins[first] < ends[last] - 10
-    assert begins[last] > ends[last]
     check_equal(folder, unbroken)

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from tests.helpers import launches
-from tests.helpers.paths import ROOT
 from tests.helpers.ray_nodes import Cable, RayCluster
 from tests.helpers.until import until
 
@@ -90,17 +89,6 @@ def blind(self, **options):
     return stat(self, **options)
 pathlib.Path.stat = blind
 """
-
-
-def test_code_that_was_changed_is_refused(cluster: RayCluster, tmp_path: Path) -> None:
-    old = tmp_path / "old"
-    shutil.copytree(ROOT / "goal_sweep", old / "goal_sweep")
-    (old / "goal_sweep" / "runners" / "added.py").write_text("# another version")
-    cluster.add("old", PYTHONPATH=str(old))
-    folder = launches.sweep_in(tmp_path / "run")
-    launch = launches.Launch(folder, "--address", cluster.address)
-    launch.ends(75)
-    assert "has other code of goal-sweep" in launch.said.splitlines()[-1]
 
 
 def test_a_head_that_dies_ends_the_launch_and_the_next_one_continues(cluster: RayCluster, unbroken: Path, tmp_path):
