@@ -2,7 +2,6 @@
 
 import pytest
 import torch
-from torch import Tensor
 
 from goal_sweep.goal_core.objectives import VARIANTS, list_objectives
 from goal_sweep.goal_core.objectives.gradient_objective import GradientObjective
@@ -56,29 +55,3 @@ def test_the_verdict_is_not_close(pair: str, triplet: str, variant: str) -> None
         assert work < 1e-6
     else:
         assert work > 1e-2
-
-
-def curl(pair: str, triplet: str, variant: str) -> float:
-    """Largest |d(T P-)/ds_p + d(T P+)/ds_n| on a grid of 400 points, by central differences."""
-    line = torch.linspace(-0.93, 0.97, 20, dtype=torch.float64)
-    pos, neg = torch.meshgrid(line, line + 0.013, indexing="ij")  # no point on the line s_n = s_p - 0.2
-    h = 1e-5
-
-    def field(s_p: Tensor, s_n: Tensor) -> tuple[Tensor, Tensor]:
-        return weights_at(GradientObjective(pair=pair, triplet=triplet, variant=variant), s_p, s_n).gradient
-
-    d_neg_by_pos = (field(pos + h, neg)[1] - field(pos - h, neg)[1]) / (2 * h)
-    d_pos_by_neg = (field(pos, neg + h)[0] - field(pos, neg - h)[0]) / (2 * h)
-    return float((d_neg_by_pos - d_pos_by_neg).abs().max())
-
-
-@pytest.mark.parametrize(("pair", "triplet"), PAPER_GRID)
-def test_the_curl_table(pair: str, triplet: str) -> None:
-    """A Heaviside has zero curl between its jumps; only the loops of the paper variant see it."""
-    value = curl(pair, triplet, "released")
-    if f"{pair}/{triplet}" in RELEASED:
-        assert value < 1e-7
-    else:
-        assert value > 0.5
-    if triplet == "con":
-        assert curl(pair, triplet, "paper") < 1e-7

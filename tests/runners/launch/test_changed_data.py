@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from goal_sweep.goal_core.data.formats.index import FileReader
 from goal_sweep.runners.launch.opened import OpenedSweep, open_sweep
 from tests.helpers.disturbed import SWEEP, calm_results, disturbed, swap, sweep_in
 from tests.helpers.in_process import Train, counted, launch, results
@@ -173,22 +172,3 @@ def test_nothing_is_trained_on_what_changed(tmp_path: Path, monkeypatch: pytest.
         act(tmp_path / "run" / "data")
 
     check_stopped_and_continued(tmp_path, change, named, disturbed(change_it, moment), monkeypatch, change_it)
-
-
-@pytest.mark.parametrize("stage", ["frozen", pytest.param("finetune", marks=pytest.mark.exhaustive)])
-@pytest.mark.exhaustive
-def test_a_file_that_is_another_for_the_time_of_one_read_is_noticed(tmp_path: Path, monkeypatch, stage: str):
-    content, armed = FileReader.content, list[str]()
-
-    def swapped_for_one_read(self: FileReader, index: int) -> tuple[bytes, list[Any]]:
-        if not armed or "0001.png" not in self.label(index):
-            return content(self, index)
-        armed.pop()
-        swap(tmp_path / "run")
-        found = content(self, index)
-        swap(tmp_path / "run")
-        return found
-
-    monkeypatch.setattr(FileReader, "content", swapped_for_one_read)
-    train = disturbed(lambda: armed.append("once"), f"{stage} begins")
-    check_stopped_and_continued(tmp_path, "captions", "0001.png", train, monkeypatch, lambda: None)

@@ -4,9 +4,6 @@ import contextlib
 import logging
 import os
 import socket
-import sqlite3
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -26,8 +23,7 @@ from goal_sweep.runners.tracking.tracking import Tracking
 from goal_sweep.runners.tracking.uri import TrackingError, sqlite_file
 from goal_sweep.sweeps import ResolvedSweep
 from goal_sweep.sweeps.schema import TrackingConfig
-from tests.helpers.mlflow_cases import KEY, SWEEP, TRAINING, Content, folder_of, synced
-from tests.helpers.paths import ROOT
+from tests.helpers.mlflow_cases import KEY, SWEEP, TRAINING, Content, folder_of
 from tests.helpers.store_cases import record, train
 from tests.helpers.until import until
 
@@ -111,23 +107,6 @@ def test_an_outage_holds_nobody_up_and_is_caught_up_with(
 
 
 @pytest.mark.exhaustive
-def test_a_locked_database_holds_nobody_up_and_is_caught_up_with(uri: str, store: Store) -> None:
-    """As the outage above, with a real lock, for which SQLite waits 20 seconds before it gives up."""
-    said, file = Said(), sqlite_file(uri)
-    assert file is not None
-    with tracking(uri, store, said) as one:
-        one.mlflow.check(60)
-        with contextlib.closing(sqlite3.connect(file, isolation_level=None)) as lock:
-            lock.execute("BEGIN EXCLUSIVE")
-            finish(store, one)
-            until(lambda: said, "warning")
-            lock.execute("ROLLBACK")
-        one.close(60)
-    assert "answers again" in said[-1]
-    assert Content(uri).child().info.status == "FINISHED"
-
-
-@pytest.mark.exhaustive
 def test_a_database_or_a_run_that_is_deleted_meanwhile_is_made_again(
     uri: str, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -196,18 +175,3 @@ def test_a_call_that_mlflow_refuses_or_a_bug_is_given_up_and_the_next_one_made(u
     assert one.mlflow.trouble == "MLflow: KeyError: 'missing'"
     assert said[0].startswith("MLflow does not answer: ")
     assert Content(uri).child().info.status == "FINISHED"
-
-
-@pytest.mark.exhaustive
-def test_processes_that_open_a_fresh_database_together(tmp_path: Path, store: Store) -> None:
-    code = (
-        "import sys; from goal_sweep.runners.store import Store; from tests.helpers.mlflow_cases import synced\n"
-        f"synced(sys.argv[1], Store({str(store.root)!r}))"
-    )
-    uri = f"sqlite:///{tmp_path / 'new' / 'mlflow.db'}"
-    running = [
-        subprocess.Popen([sys.executable, "-c", code, uri], cwd=ROOT, stderr=subprocess.PIPE, text=True)
-        for _ in range(2)
-    ]
-    assert [(process.communicate()[1], process.returncode) for process in running] == [("", 0)] * 2
-    assert len(synced(uri, store).parents) == 1

@@ -1,7 +1,6 @@
 """Where tracking is: locations, and the database file."""
 
 import os
-import sqlite3
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -11,17 +10,6 @@ from sqlalchemy import make_url
 
 from goal_sweep.runners.tracking.experiment import connect, create_database, ensure_experiment
 from goal_sweep.runners.tracking.uri import TrackingError, prepare_database, read_only, resolve_uri, sqlite_file
-
-
-@pytest.mark.exhaustive
-def test_one_process_can_make_a_database_twice(tmp_path):
-    file = tmp_path / "mlflow.db"
-    for _ in range(2):
-        prepare_database(file, create_database)
-        with sqlite3.connect(file) as database:
-            assert database.execute("select count(*) from experiments").fetchone() == (1,)
-        file.unlink()
-    assert not list(tmp_path.glob("*.creating*"))
 
 
 def test_of_those_who_need_a_database_at_once_one_makes_it(tmp_path):

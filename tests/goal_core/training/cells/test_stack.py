@@ -105,19 +105,6 @@ def test_a_step_is_each_cells_own_but_for_rounding(tmp_path: Path) -> None:
                 assert (ours[name] - own[name]).norm() <= 1e-5 * own[name].norm(), name
 
 
-@pytest.mark.exhaustive
-def test_trained_cells_are_near_those_trained_alone(tmp_path: Path) -> None:
-    ours, alone = (trained(heads_unit(*GRID, sharing=sharing), tmp_path / sharing) for sharing in ("heads", "trunk"))
-    for key, folder in ours.items():
-        for row, own in zip(folder.numbers()[:-1], alone[key].numbers()[:-1], strict=True):
-            assert row.keys() == own.keys()
-            assert row["train/hinge"] == pytest.approx(own["train/hinge"], rel=1e-3)
-            assert row["train/lr"] == own["train/lr"]
-        assert apart(load_file(folder.best()), load_file(alone[key].best())) < 0.02
-    assert "path heads: sharing heads is set" in log_of(ours["con-con"])
-    assert "path trunk: sharing trunk is set" in log_of(alone["con-con"])
-
-
 def test_precomputed_vectors_and_short_last_batches_stack_too(tmp_path: Path) -> None:
     data = PrecompConfig(name="tiny", root=str(write_vectors(tmp_path / "data")), min_word_count=1)
     stage = replace(cases.FROZEN, batch_size=8)  # 30 captions: the last batch has 6

@@ -1,7 +1,6 @@
 """A store in a bucket keeps what a store in a folder promises, also between processes on different machines."""
 
 import hashlib
-import time
 from pathlib import Path
 from typing import Any
 
@@ -30,24 +29,6 @@ def test_another_machine_continues_from_what_has_arrived(bucket_store: Store) ->
     assert second.path(LAST).read_bytes() == first.path(LAST).read_bytes()
     train(second)
     assert result_of(elsewhere(bucket_store).folder(TRAINING))["attempt"] == 2
-
-
-@pytest.mark.exhaustive
-def test_a_result_comes_after_everything_that_it_states(bucket_store: Store, server: Any) -> None:
-    """With every upload slowed down, the result is still the last object but the end of the attempt."""
-    folder = claimed(bucket_store.folder(TRAINING))
-
-    def slowly(method: str, path: str) -> str:
-        time.sleep(0.02)
-        return ""
-
-    server.before = slowly
-    server.requests.clear()
-    train(folder)
-    written = [path.rpartition("/")[2] for method, path in server.requests if method == "PUT"]
-    done = written.index("result.json")
-    assert {"best-3.safetensors", "last.safetensors", "metrics.jsonl"} <= set(written[:done])
-    assert written[done + 1 :] == ["1.json"]
 
 
 def test_a_save_that_fails_leaves_the_file_before(bucket_store: Store, server: Any) -> None:
