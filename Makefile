@@ -63,7 +63,7 @@ WITH_TORCH = $$($(PYTHON) -c '$(HAS_TORCH)' && echo $(PYTHON) || echo $(BIN)/pyt
 
 # Benchmarks on this machine, an hour or more. BENCH=ratios runs that one alone.
 # Installs only where no Python has torch.
-BENCH ?= ratios steps data_path report
+BENCH ?= ratios steps
 bench:
 	@$(WITH_TORCH) -c '$(HAS_TORCH)' || $(MAKE) $(STAMP)
 	@set -e; for name in $(BENCH); do $(WITH_TORCH) -m benchmarks.$$name; done

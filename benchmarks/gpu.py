@@ -1,4 +1,4 @@
-"""Prove a GPU in one run: its tests, the flagship's speed, ratios and packs.
+"""Prove a GPU in one run: its tests, the flagship's speed, from files and from packs, and ratios.
 
     python -m benchmarks.gpu --out DIR [--device cuda|cpu] [--quick] [--only STEP ...] [--deadline SECONDS]
 
@@ -72,9 +72,6 @@ STEPS = (
          f"{LARGE} --rows one heads --precisions bf16 tf32 --sources files pack", limit=150),
     Step("ratios", "objectives and recall against one product", "benchmarks.ratios",
          "--batch 16 --dim 8 --images 50 --rounds 1", "--batch 1024 4096", limit=60),
-    Step("packs", "JPEG files and packs against torchvision", "benchmarks.data_path",
-         f"{TINY} --files 100",
-         "--images 400 --size 224 --workers 8", limit=75),
 )  # fmt: skip
 """The most important first."""
 

@@ -18,7 +18,6 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy, normalize
 
 from benchmarks.program import MIB, Report, Row, peak_memory, run, seconds
-from benchmarks.units import hinge
 from goal_sweep.goal_core.evaluation.retrieval import retrieval_metrics
 from goal_sweep.goal_core.objectives import pair_weights, triplet_weights
 from goal_sweep.goal_core.objectives.gradient_objective import GradientObjective
@@ -42,6 +41,14 @@ def _pairs(given: argparse.Namespace, count: int) -> tuple[Tensor, Tensor]:
     return images.to(given.device).requires_grad_(), texts.to(given.device).requires_grad_()
 
 
+def _hinge(images: Tensor, texts: Tensor, margin: float = 0.2) -> Tensor:
+    """VSE++'s loss: the hardest negative of each image and of each caption."""
+    scores = images @ texts.t()
+    own = torch.eye(len(scores), dtype=torch.bool, device=scores.device)
+    costs = [(margin + scores - scores.diagonal().unsqueeze(dim)).clamp(min=0).masked_fill(own, 0) for dim in (1, 0)]
+    return costs[0].amax(1).sum() + costs[1].amax(0).sum()
+
+
 def _info_nce(images: Tensor, texts: Tensor) -> Tensor:
     logits, target = images @ texts.t() / 0.07, torch.arange(len(images), device=images.device)
     return (cross_entropy(logits, target) + cross_entropy(logits.t(), target)) / 2
@@ -51,7 +58,7 @@ def _objectives(given: argparse.Namespace, report: Report, batch: int) -> None:
     losses: Mapping[str, list[Callable[[Tensor, Tensor], Tensor]]] = {
         **{f"{pair}, slowest of 3": [GradientObjective(pair=pair, triplet=triplet) for triplet in triplet_weights]
            for pair in pair_weights},
-        "autograd: hinge of hardest negatives": [hinge], "autograd: InfoNCE": [_info_nce],
+        "autograd: hinge of hardest negatives": [_hinge], "autograd: InfoNCE": [_info_nce],
     }  # fmt: skip
     (images, texts), own = _pairs(given, batch), "X Yᵀ"
     steps: dict[tuple[str, int], Callable[[], object]] = {(own, 0): lambda: images.detach() @ texts.detach().t()}

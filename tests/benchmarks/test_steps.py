@@ -2,15 +2,13 @@
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 from unittest.mock import Mock
 
 import pytest
-import torch
 
 from benchmarks import steps
-from benchmarks.program import Report, parse
-from benchmarks.units import data_of, photographs, timed, unit_of
+from benchmarks.program import parse
+from benchmarks.steps import data_of, photographs, timed, unit_of
 from goal_sweep.goal_core.data.formats.opening import open_dataset
 from goal_sweep.goal_core.training.cells.trainer import CellTrainer
 
@@ -44,22 +42,3 @@ def test_a_cell_that_fails_is_an_error_with_its_reason(root: Path, monkeypatch: 
     unit = unit_of(given, data_of(root, 32))
     with pytest.raises(RuntimeError, match=r"^failed \(error\): ArithmeticError: no step$"):
         timed(given, unit, open_dataset(unit.data))
-
-
-def measured_but_trunk(*arguments: Any) -> Any:
-    """What a process of its own measures."""
-    if arguments[-1] == "trunk":
-        raise torch.OutOfMemoryError("CUDA out of memory")
-    return steps._measured(*arguments)
-
-
-@pytest.mark.exhaustive
-def test_a_row_that_fails_hides_no_other(monkeypatch: pytest.MonkeyPatch, root: Path) -> None:
-    monkeypatch.setattr(steps, "_measured", measured_but_trunk)
-    report = Report()
-    steps.measure(parse(None, steps.OPTIONS, [*WORDS, "--cells", "2", "--data", str(root)]), report)
-    ((table, rows),) = report.tables.items()
-    assert list(rows) == ["one", "heads"]
-    heads, one = (float(rows[name]["cell steps/s"]) for name in ("heads", "one"))
-    assert rows["heads"]["speed-up"] == pytest.approx(heads / one)
-    assert report.failed == {f"{table}, trunk": "OutOfMemoryError: CUDA out of memory"}
