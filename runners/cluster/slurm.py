@@ -1,6 +1,5 @@
 """Slurm: the script of a job, written from its settings, and `sbatch`, `squeue`, `sacct` and `scancel`."""
 
-import re
 import shlex
 import sys
 import time
@@ -11,7 +10,7 @@ from typing import Literal
 from goal_sweep.goal_core.basics.atomic import replace_bytes
 from goal_sweep.goal_core.basics.errors import ConfigError
 from goal_sweep.runners.cluster import backend
-from goal_sweep.runners.cluster.backend import ClusterError, Job, JobState, NoAnswerError, Submission
+from goal_sweep.runners.cluster.backend import Job, JobState, Submission
 from goal_sweep.runners.store import bucket_of
 from goal_sweep.sweeps.clusters import SlurmConfig
 
@@ -24,8 +23,6 @@ _ENDS = {
     75: "stopped before the end; submit continues it",
 }
 """What exit statuses of a launch mean."""
-_IMPOSSIBLE = re.compile(r"configuration is not available|time limit is invalid|more processors|memory required", re.I)
-"""Why a job can never begin, in Slurm's words."""
 _IDLE_RUNS = 3
 """Runs in a row without a new epoch in the store, after which a job gives up."""
 _POLL_S, _ASK_EVERY_S = 1.0, 15.0
@@ -61,13 +58,6 @@ def submit(job: Job) -> str:
         replace_bytes(job.folder / f"status{task}", b"75\n")
     script = job.folder / "job.sbatch"
     replace_bytes(script, render_sbatch(job).encode())
-    try:
-        backend.run_command(["sbatch", "--test-only", str(script)], doing="submit to Slurm")
-    except NoAnswerError:
-        pass  # nothing was asked for yet
-    except ClusterError as error:  # many sites would let such a job wait for ever
-        if _IMPOSSIBLE.search(str(error)):
-            raise
     said = backend.run_command(["sbatch", "--parsable", str(script)], doing="submit to Slurm")
     return said.strip().splitlines()[-1].split(";")[0]
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -46,7 +45,7 @@ class Tracking:
     def __init__(self, sweep: ResolvedSweep, store: Path, *, live: bool, warn: Callable[[str], None]) -> None:
         uri, name = resolve_uri(sweep.config.tracking.uri, store), sweep.config.name
         self.mlflow = TrackerThread("MLflow", partial(_mlflow, uri, name, live=live), warn, tries=_TRIES)
-        self.mlflow.file = file = sqlite_file(uri)
+        file = sqlite_file(uri)
         # What is there, or lies elsewhere, may be wrong. A database that is yet to be made in the store can wait.
         self.mlflow.settle_s = _SETTLE_S if file is not None and file.parent == store and not file.exists() else 0.0
         plugins = {plugin.name for plugin in sweep.config.plugins}
@@ -113,11 +112,8 @@ class TrackerThread(Generic[T]):
 
     def __init__(self, name: str, make: Callable[[], T], warn: Callable[[str], None], *, tries: int = 1) -> None:
         self._name, self._make, self._warn, self._tries = name, make, warn, tries
-        self.file: Path | None = None
-        """The database, if it is a file; one that was replaced or deleted is opened again."""
         self._calls: SimpleQueue[Callable[[T], None] | None] = SimpleQueue()
         self._tracker: T | None = None
-        self._identity: object = None
         self._stopping, self._closing, self._opened = threading.Event(), threading.Event(), threading.Event()
         self.settle_s = 0.0
         """Seconds after its start in which nothing is called yet, unless it is closed."""
@@ -207,9 +203,8 @@ class TrackerThread(Generic[T]):
                 return
 
     def _opened_tracker(self) -> T:
-        if self._tracker is None or (self.file is not None and _identity(self.file) != self._identity):
+        if self._tracker is None:
             self._tracker = self._make()
-            self._identity = self.file and _identity(self.file)
         return self._tracker
 
 
@@ -234,15 +229,6 @@ def _is_temporary(error: BaseException) -> bool:
     # Connections and databases raise errors of many libraries, which are worth a retry; a bug is not.
     bugs = (GoalError, TypeError, KeyError, AttributeError, ValueError, AssertionError, SystemExit)
     return not isinstance(error, bugs)
-
-
-def _identity(path: Path) -> object:
-    """Device and inode, which tell a file from a later one of the same name; NaN, which equals nothing, without one."""
-    try:
-        found = path.stat()
-    except OSError:
-        return math.nan
-    return found.st_dev, found.st_ino
 
 
 def _line(error: BaseException) -> str:
