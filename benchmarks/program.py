@@ -30,7 +30,7 @@ class Report:
         self._path, self._header = path, ("", [""])
 
     def row(self, table: str, name: str, measure: Callable[[], Row]) -> Row:
-        """Measure a row and add it; where measuring raises, the row is empty and recorded as failed."""
+        """Measure a row, print and save it; where measuring raises, the row is empty and recorded as failed."""
         try:
             figures = measure()
         except Exception as error:
@@ -38,17 +38,13 @@ class Report:
             self.failed[f"{table}, {name}"] = f"{type(error).__name__}: {next(iter(str(error).splitlines()), '')}"
             self.save()
             return {}
-        self.add(table, name, figures)
-        return figures
-
-    def add(self, table: str, name: str, row: Row) -> None:
-        """Print a row and save it."""
-        self.tables.setdefault(table, {})[name] = row
-        if (table, [*row]) != self._header:
-            self._header = table, [*row]
-            print(f"\n{table}\n\n| | {' | '.join(row)} |\n| --- |{' ---: |' * len(row)}")
-        print(f"| {name} | {' | '.join(map(_text, row.values()))} |", flush=True)
+        self.tables.setdefault(table, {})[name] = figures
+        if (table, [*figures]) != self._header:
+            self._header = table, [*figures]
+            print(f"\n{table}\n\n| | {' | '.join(figures)} |\n| --- |{' ---: |' * len(figures)}")
+        print(f"| {name} | {' | '.join(map(_text, figures.values()))} |", flush=True)
         self.save()
+        return figures
 
     def save(self) -> None:
         """Write the file, where there is one."""

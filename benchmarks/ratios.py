@@ -2,20 +2,21 @@
 
     python -m benchmarks.ratios --batch 128 1024 4096 --threads 2
 
-Every round times the product X Yᵀ, forward and backward of each objective and of two usual losses by autograd, one
-after the other, so that a slow moment of the machine slows all alike. Of the objectives with one pair weight the
+Every round times the product X Yᵀ, and forward and backward of each objective, one after the other, so that a slow
+moment of the machine slows all alike. Of the objectives with one pair weight the
 slowest is shown. Recall, over all and over five folds, is compared with the product of all embeddings.
 """
 
 import argparse
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
+from itertools import product
 from statistics import median
 
 import torch
 from torch import Tensor
-from torch.nn.functional import cross_entropy, normalize
+from torch.nn.functional import normalize
 
 from benchmarks.program import MIB, Report, Row, peak_memory, run, seconds
 from goal_sweep.goal_core.evaluation.retrieval import retrieval_metrics
@@ -41,41 +42,23 @@ def _pairs(given: argparse.Namespace, count: int) -> tuple[Tensor, Tensor]:
     return images.to(given.device).requires_grad_(), texts.to(given.device).requires_grad_()
 
 
-def _hinge(images: Tensor, texts: Tensor, margin: float = 0.2) -> Tensor:
-    """VSE++'s loss: the hardest negative of each image and of each caption."""
-    scores = images @ texts.t()
-    own = torch.eye(len(scores), dtype=torch.bool, device=scores.device)
-    costs = [(margin + scores - scores.diagonal().unsqueeze(dim)).clamp(min=0).masked_fill(own, 0) for dim in (1, 0)]
-    return costs[0].amax(1).sum() + costs[1].amax(0).sum()
-
-
-def _info_nce(images: Tensor, texts: Tensor) -> Tensor:
-    logits, target = images @ texts.t() / 0.07, torch.arange(len(images), device=images.device)
-    return (cross_entropy(logits, target) + cross_entropy(logits.t(), target)) / 2
-
-
 def _objectives(given: argparse.Namespace, report: Report, batch: int) -> None:
-    losses: Mapping[str, list[Callable[[Tensor, Tensor], Tensor]]] = {
-        **{f"{pair}, slowest of 3": [GradientObjective(pair=pair, triplet=triplet) for triplet in triplet_weights]
-           for pair in pair_weights},
-        "autograd: hinge of hardest negatives": [_hinge], "autograd: InfoNCE": [_info_nce],
-    }  # fmt: skip
     (images, texts), own = _pairs(given, batch), "X Yᵀ"
-    steps: dict[tuple[str, int], Callable[[], object]] = {(own, 0): lambda: images.detach() @ texts.detach().t()}
-    for name, group in losses.items():
-        steps |= {
-            (name, number): partial(lambda loss: torch.autograd.backward(loss(images, texts)), loss)
-            for number, loss in enumerate(group)
-        }
-    times: dict[tuple[str, int], list[float]] = {key: [] for key in steps}
+    steps: dict[tuple[str, str], Callable[[], object]] = {(own, ""): lambda: images.detach() @ texts.detach().t()}
+    for pair, triplet in product(pair_weights, triplet_weights):
+        objective = GradientObjective(pair=pair, triplet=triplet)
+        both_passes = partial(lambda objective: torch.autograd.backward(objective(images, texts)), objective)
+        steps[f"{pair}, slowest of 3", triplet] = both_passes
+    times: dict[tuple[str, str], list[float]] = {key: [] for key in steps}
     for _ in range(given.rounds + 1):
         for key, step in steps.items():
             images.grad = texts.grad = None
             times[key].append(1000 * seconds(step, given.device, given.threads))
-    for name in (own, *losses):
+    base = times[own, ""][1:]
+    for name in dict.fromkeys(name for name, _ in steps):
         best, middle = (max(of(taken[1:]) for key, taken in times.items() if key[0] == name) for of in (min, median))
-        row = {"best ms": best, f"/ {own}": best / min(times[own, 0][1:]), "median": middle / median(times[own, 0][1:])}
-        report.add(f"forward and backward, batch {batch}, D {given.dim}", name, row)
+        row = {"best ms": best, f"/ {own}": best / min(base), "median": middle / median(base)}
+        report.row(f"forward and backward, batch {batch}, D {given.dim}", name, partial(dict, row))
 
 
 def _recall(given: argparse.Namespace) -> Row:

@@ -207,7 +207,6 @@ class _Clock(Callback):
             if self._profiler is None:
                 raise _Enough
             self.row["MiB"] = torch.cuda.max_memory_allocated() / MIB
-            self.row["MiB reserved"] = torch.cuda.max_memory_reserved() / MIB
             self._profiler.start()
         else:
             assert self._profiler is not None

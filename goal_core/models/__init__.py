@@ -9,4 +9,4 @@ from goal_sweep.goal_core.models.config import (
     VseInftyConfig,
     XvlmConfig,
 )
-from goal_sweep.goal_core.models.weights import NAMED_WEIGHTS, file_sha256, hub_id, weights_id
+from goal_sweep.goal_core.models.weights import file_sha256, hub_id, weights_id

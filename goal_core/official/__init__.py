@@ -3,4 +3,4 @@
 `goal-sweep convert` uses it; nothing else in goal_core does.
 """
 
-from goal_sweep.goal_core.official.convert import PublishedCheckpoint, read_published, read_vocabulary
+from goal_sweep.goal_core.official.convert import read_published

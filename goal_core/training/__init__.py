@@ -3,7 +3,7 @@
 `train_unit` (in train.py) leads to the training loop.
 """
 
-from goal_sweep.goal_core.training.config import Precision, StageConfig
+from goal_sweep.goal_core.training.config import StageConfig
 from goal_sweep.goal_core.training.diagnostics import below_warmup, weak_objective
 from goal_sweep.goal_core.training.plan import (
     Callback,
@@ -13,7 +13,6 @@ from goal_sweep.goal_core.training.plan import (
     TrainingDone,
     TrainingEvent,
     TrainingFailed,
-    TrainingFiles,
     TrainingPlan,
     UnitPlan,
 )

@@ -67,8 +67,6 @@ class SharedBackbone:
         self._train_features: Tensor | None = None
         """Of each image; or of the first view of each image, then of the second view of each, and so on."""
         self._num_train = 0
-        self.features_from: dict[str, str] = {}
-        """Of each split whose features are computed once: that they were, or the file that had them."""
 
     def placed(self, backbone: ImageBackbone) -> ImageBackbone:
         """A backbone on the unit's device, as the unit computes it."""
@@ -136,12 +134,10 @@ class SharedBackbone:
             return None
         path, rows = self._cache_path(split, backbone, views), split.num_images * max(1, views)
         if path is not None and (kept := kept_columns(path)) and len(stored := kept[0]["features"]) == rows:
-            self.features_from[split.name] = f"read from {path}"
             return torch.from_numpy(stored).to(self.device)
         with closing(self._pixels(split, image, views)) as pixels:
             chunks = [self._forward(backbone, send(chunk, self.device)) for chunk in pixels]
         features = torch.cat(chunks)
-        self.features_from[split.name] = "computed once"
         if path is not None:
             with suppress(OSError):  # a disk that refuses them costs only time
                 path.parent.mkdir(parents=True, exist_ok=True)

@@ -148,8 +148,6 @@ class UnitTrainer:
             with fits_or_says("the features of all training images"):
                 self._shared.prepare(self._dataset.splits["train"])
             self._validation.prepare("val", self._unit.stage.select_on)
-        if origins := ", ".join(f"{split} {how}" for split, how in self._shared.features_from.items()):
-            self._roster.each(lambda cell: cell.files.log(f"features: {origins}"))
         return first
 
     def _meet(self) -> None:

@@ -103,7 +103,7 @@ class TrainingFolder:
         path = self.folder / METRICS
         content = self.stated(METRICS, result) if result else self.storage.read(path)
         shown, lines = self.storage.shown(path), (content or b"").splitlines()
-        return [parse_epoch(line, f"{shown}:{number}") for number, line in enumerate(lines, start=1)]
+        return [_parsed(line, f"{shown}:{number}", ("epoch", "time")) for number, line in enumerate(lines, start=1)]
 
     def logs(self) -> dict[Path, int]:
         """The files of the log, and the bytes of each, to see what is added. In a bucket, each attempt has one."""
@@ -287,11 +287,6 @@ def parse_result(content: bytes, source: str) -> dict[str, Any]:
         if not isinstance(stated, dict) or stated.get("name") != names.get(key, "") or "sha256" not in stated:
             raise DamagedError(f"{source} is damaged: its files have {stated!r:.80} as {key!r:.80}")
     return result
-
-
-def parse_epoch(content: bytes, source: str) -> dict[str, Any]:
-    """Parse a line of ``metrics.jsonl``; a `DamagedError` where it is not an epoch's record."""
-    return _parsed(content, source, ("epoch", "time"))
 
 
 def _parsed(content: bytes, source: str, names: Sequence[str]) -> dict[str, Any]:

@@ -183,9 +183,6 @@ def ensure_experiment(client: Any, uri: str, name: str) -> str:
         return str(client.create_experiment(name, artifact_location=artifacts, tags=tags))
     if experiment.lifecycle_stage == "deleted":
         client.restore_experiment(experiment.experiment_id)
-    for tag, text in _PAGE.items():
-        if experiment.tags.get(tag) != text:
-            client.set_experiment_tag(experiment.experiment_id, tag, text)
     return str(experiment.experiment_id)
 
 

@@ -31,7 +31,7 @@ signal.pause()
 FAILING = """
 from benchmarks.program import Report, parse
 report = Report(parse(None, {}).json)
-report.add("rows", "good", {"ms": 2.5})
+report.row("rows", "good", lambda: {"ms": 2.5})
 report.row("rows", "bad", lambda: {"ms": 1 / 0})
 raise SystemExit(1)
 """

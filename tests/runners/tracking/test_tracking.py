@@ -107,7 +107,7 @@ def test_an_outage_holds_nobody_up_and_is_caught_up_with(
 
 
 @pytest.mark.exhaustive
-def test_a_run_that_is_deleted_meanwhile_is_made_again(uri: str, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_that_is_deleted_meanwhile_is_made_again(uri: str, store: Store) -> None:
     with tracking(uri, store, Said()) as one:
         one.mlflow.check(60)
         one.begin(TRAINING)
