@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-Row = Mapping[str, float | str]
+Row = Mapping[str, float]
 """Figures by the name of their column."""
 Measure = Callable[[argparse.Namespace, "Report"], None]
 ROOT = Path(__file__).parents[1]
@@ -54,9 +54,7 @@ class Report:
             new.replace(self._path)
 
 
-def _text(value: float | str) -> str:
-    if isinstance(value, str):
-        return value.replace("|", "/")
+def _text(value: float) -> str:
     return f"{value:,.0f}" if isinstance(value, int) or abs(value) >= 100 else f"{value:.3g}"
 
 
@@ -65,11 +63,8 @@ def parse(doc: str | None, defaults: Mapping[str, Any], arguments: Sequence[str]
     parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
     for name, default in {"device": "cpu", "json": "", **defaults}.items():
         flag, many = f"--{name.replace('_', '-')}", isinstance(default, tuple)
-        if isinstance(default, bool):
-            parser.add_argument(flag, action="store_true")
-        else:
-            kind, count = type(default[0] if many else default), "+" if many else None
-            parser.add_argument(flag, type=kind, nargs=count, default=default, help=f"default: {default}")
+        kind, count = type(default[0] if many else default), "+" if many else None
+        parser.add_argument(flag, type=kind, nargs=count, default=default, help=f"default: {default}")
     return parser.parse_args(arguments)
 
 

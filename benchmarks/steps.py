@@ -5,8 +5,7 @@ r"""A unit's steps on made-up photographs: its cells alone, sharing a backbone, 
     python -m benchmarks.steps --device cuda --backbone resnet152 --size 224 --batch 128 --embed-dim 1024 --workers 8 \
         --images 2000 --precisions bf16 fp32 --sources files pack
 
-Sources: `files` and `pack` are photographs that are augmented, so that a frozen backbone runs in every step. Those that
-are `kept` are not: they are decoded once, and a frozen backbone sees each once, so that the heads alone are measured.
+The photographs are augmented, so that a frozen backbone runs in every step; they come from `files` or from a `pack`.
 `speed-up` compares the steps that all cells take in a second with the first row of the same stage. On a CPU with one
 thread and no workers times are the processor's own, so that other work counts little.
 """
@@ -84,7 +83,7 @@ def _row(given: argparse.Namespace, root: Path, source: str, precision: Any, nam
     compared = {"/ first": "ms a step", "speed-up": "cell steps/s", "MiB / first": "MiB"}
     base = row if first is None else first
     both = row.keys() & base.keys()
-    return row | {ratio: row[key] / float(base[key]) for ratio, key in compared.items() if key in both}
+    return row | {ratio: row[key] / base[key] for ratio, key in compared.items() if key in both}
 
 
 def _measured(given: argparse.Namespace, root: Path, source: str, precision: Any, name: str) -> dict[str, float]:
@@ -94,7 +93,7 @@ def _measured(given: argparse.Namespace, root: Path, source: str, precision: Any
         ImageBackbone.placed = lambda self, device, **how: placed(self, torch.device("cpu"), **how).to(device)  # type: ignore[method-assign]
     if count := changes.pop("chunks", 0):
         changes["stage_settings"] = {"micro_batch": given.batch // count}
-    data = data_of(root, given.size, "none" if source == "kept" else "crop_flip")
+    data = data_of(root, given.size)
     dataset, packs = open_dataset(data), root / "packs" if source == "pack" else None
     if packs:
         write_pack(dataset, plan_pack(dataset, data.image, packs), workers=os.cpu_count() or 1)
@@ -132,9 +131,9 @@ def photographs(given: argparse.Namespace, pairs: int = 0) -> Iterator[Path]:
         yield root
 
 
-def data_of(root: Path, size: int, augment: Literal["crop_flip", "none"] = "crop_flip") -> KarpathyConfig:
-    """The settings of the photographs. Without augmentation a frozen backbone sees each image once."""
-    image = ImageConfig(size=size, resize=size * 8 // 7, augment=augment)
+def data_of(root: Path, size: int) -> KarpathyConfig:
+    """The settings of the photographs."""
+    image = ImageConfig(size=size, resize=size * 8 // 7, augment="crop_flip")
     return KarpathyConfig(name="made", root=str(root), image=image, min_word_count=1)
 
 

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
-from queue import Empty, SimpleQueue
+from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from goal_sweep.goal_core.basics.errors import GoalError, first_line
@@ -162,11 +162,7 @@ class TrackerThread(Generic[T]):
         self._call(lambda tracker: None)
         self._opened.set()
         while not self._stopping.is_set() and self.refused is None:
-            try:
-                call = self._calls.get(timeout=1.0)
-            except Empty:
-                continue
-            if call is None:
+            if (call := self._calls.get()) is None:
                 return
             self._call(call)
 
@@ -174,7 +170,9 @@ class TrackerThread(Generic[T]):
         tries = 0
         while not self._stopping.is_set():
             try:
-                call(self._opened_tracker())
+                if self._tracker is None:
+                    self._tracker = self._make()
+                call(self._tracker)
             except TrackingError as error:
                 self.refused, self.trouble = error, f"{self._name}: {_line(error)}"
                 self._warn(f"tracking is off for this launch: {_line(error)}")
@@ -201,11 +199,6 @@ class TrackerThread(Generic[T]):
                     self.trouble = ""
                     self._warn(f"{self._name} answers again")
                 return
-
-    def _opened_tracker(self) -> T:
-        if self._tracker is None:
-            self._tracker = self._make()
-        return self._tracker
 
 
 def _mlflow(uri: str, name: str, *, live: bool) -> MlflowTracker:

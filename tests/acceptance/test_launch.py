@@ -44,14 +44,6 @@ def test_a_report_gives_numbers_to_scripts(unbroken: Path, tmp_path: Path) -> No
     assert (folder / "other" / "report.html").is_file()
 
 
-def test_a_second_launch_trains_nothing(unbroken: Path, tmp_path: Path) -> None:
-    folder = tmp_path / "run"
-    shutil.copytree(unbroken, folder)
-    before = files(folder)
-    run(folder, "launch", "tiny.yaml", status=0)
-    assert files(folder) == before
-
-
 @pytest.mark.exhaustive
 def test_a_new_seed_and_an_edited_rate_train_only_what_is_new(unbroken: Path, tmp_path: Path) -> None:
     folder = tmp_path / "run"

@@ -22,12 +22,12 @@ _ANSWER_S = 60.0
 class Browser:
     """A browser with one page, in a window of so many pixels. A context manager."""
 
-    def __init__(self, profile: Path, width: int = 1400, height: int = 900) -> None:
+    def __init__(self, profile: Path) -> None:
         # Chromium reads commands from descriptor 3 and writes answers to 4, each ended by a zero byte.
         command_r, self._to = os.pipe()
         self._from, answer_w = os.pipe()
         flags = ["--headless", "--no-sandbox", "--disable-gpu", "--remote-debugging-pipe", "--no-first-run"]
-        flags += [f"--user-data-dir={profile}", f"--window-size={width},{height}", "--disable-background-networking"]
+        flags += [f"--user-data-dir={profile}", "--window-size=1400,900", "--disable-background-networking"]
         script = f'exec 3<&{command_r} 4>&{answer_w}; exec "$@"'
         self._process = subprocess.Popen(
             ["bash", "-c", script, "bash", str(CHROMIUM), *flags, "about:blank"],

@@ -17,11 +17,11 @@ ERRORS = {name: getattr(errno, name) for name in ("ENOSPC", "EIO", "ESTALE")}
 FAULTS = ("kill", "flip", *ERRORS)
 
 
-def flip(path: Path, at: float = 0.5) -> None:
-    """Flip a bit of a file, at a share of its length, and keep its time, as bit rot does. Again does not undo it."""
+def flip(path: Path) -> None:
+    """Flip a bit in the middle of a file and keep its time, as bit rot does. Again does not undo it."""
     content, before = bytearray(path.read_bytes()), path.stat()
     if content:
-        place = int(at * (len(content) - 1))
+        place = len(content) // 2
         content[place] = (content[place] + 16) % 256
         path.write_bytes(bytes(content))
         os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))

@@ -92,9 +92,9 @@ def claimed(folder: TrainingFolder, launch: str = "L", shared_by: int = 1) -> Tr
     return folder
 
 
-def train(folder: TrainingFolder, epochs: int = 3, *, first: int = 1) -> TrainingFolder:
+def train(folder: TrainingFolder, epochs: int = 3) -> TrainingFolder:
     """Do what a trainer does in a claimed folder, without training. Returns the folder."""
-    for epoch in range(first, epochs + 1):
+    for epoch in range(1, epochs + 1):
         folder.save_with(f"best-{epoch}.safetensors", partial(write_weights, value=epoch))
         folder.save_with("last.safetensors", partial(write_weights, value=epoch))
         folder.write_metrics([record(number) for number in range(1, epoch + 1)])

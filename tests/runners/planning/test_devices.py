@@ -54,7 +54,6 @@ def test_gpus_that_idle_for_want_of_cpus_are_named_with_the_cpus_that_would_do(
     found = of_machines([machine(CPU=has, GPU=gpus) for has, gpus in machines], Resources(cpus=cpus, gpus=1))
     assert found.count == count
     said = " ".join(found.notes)
-    assert bool(said) == bool(numbers)
     assert all(number in said for number in numbers)
 
 
