@@ -40,7 +40,7 @@ def test_chunks_have_the_gradient_of_the_whole_batch(name: str, size: int, monke
     scale = max(float(gradient.abs().max()) for gradient in whole)
     assert scale > 0
     for part, gradient in zip(parts, whole, strict=True):
-        torch.testing.assert_close(part, gradient, rtol=1e-4, atol=1e-5 * scale)
+        torch.testing.assert_close(part, gradient, rtol=1e-4, atol=5e-5 * scale)
     assert torch.equal(part_state, state)
     assert part_logged == pytest.approx(logged, rel=1e-4)
 
