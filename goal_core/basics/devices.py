@@ -114,7 +114,7 @@ def computing(module: nn.Module, device: torch.device) -> AbstractContextManager
 
 
 def compiled(function: Callable[..., Tensor], what: str) -> Callable[..., Tensor]:
-    """A function of tensors as one program of `torch.compile`; where that fails the function as it is, with a warning.
+    """A function as one program of `torch.compile`; where that fails the function as it is, with a warning.
 
     The program draws the random numbers that the function would.
 
@@ -123,17 +123,17 @@ def compiled(function: Callable[..., Tensor], what: str) -> Callable[..., Tensor
     """
     program: Callable[..., Tensor] | None = torch.compile(function, options={"fallback_random": True})
 
-    def run(*tensors: Tensor) -> Tensor:
+    def run(*given: Any) -> Tensor:
         nonlocal program
         if program is not None:
             try:
-                return program(*tensors)
+                return program(*given)
             except Exception as error:  # compilers raise errors of many kinds; a fault of the function shows below
                 if is_out_of_memory(error):
                     raise
                 warn(f"the {what} is not compiled: {first_line(error)}")
                 program = None
-        return function(*tensors)
+        return function(*given)
 
     return run
 

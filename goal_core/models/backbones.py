@@ -45,7 +45,7 @@ class ImageBackbone(nn.Module):
         self.net, self.cells, self._drops = net, cells, drops
         self._layout: torch.memory_format = torch.contiguous_format
         self._run: Callable[..., Tensor] = self._features
-        self._run_texts: Callable[..., Tensor] = getattr(net, "texts", self._features)
+        self._run_texts: Any = getattr(net, "texts", None)
         pooled = net.num_features if cells else getattr(net, "head_hidden_size", net.num_features)  # VGG, MobileNetV3
         self.num_features = int(pooled)  # type: ignore[arg-type]  # timm models all carry it
         self.register_buffer("mean", torch.tensor(mean).view(1, 3, 1, 1) * 255, persistent=False)
@@ -59,7 +59,8 @@ class ImageBackbone(nn.Module):
 
     def _texts(self, tokens_BL: Tensor, lengths_B: Tensor) -> Tensor:
         with computing(self, tokens_BL.device):
-            return self._run_texts(tokens_BL, send(lengths_B, tokens_BL.device)).float()
+            features: Tensor = self._run_texts(tokens_BL, send(lengths_B, tokens_BL.device))
+        return features.float()
 
     @property
     def own(self) -> dict[str, Tensor]:

@@ -114,10 +114,15 @@ def word_states(encoder: Any, tokens_BL: Tensor, lengths_B: Tensor) -> Tensor:
     """The last states (B, L, W) of padded captions by a text encoder of the library or of one's own."""
     is_bert = hasattr(encoder, "config") and encoder.config.model_type == "bert"
     mask = (attention_mask if is_bert else length_mask)(lengths_B, tokens_BL.shape[1], tokens_BL.device)
-    if getattr(encoder, "compiles", False) and not hasattr(encoder, "program"):
-        encoder.program = compiled(partial(_states, encoder), "text encoder")
+    run = _program() if getattr(encoder, "compiles", False) else _states
     with computing(encoder, tokens_BL.device):
-        return getattr(encoder, "program", partial(_states, encoder))(tokens_BL, mask).float()
+        return run(encoder, tokens_BL, mask).float()
+
+
+@cache
+def _program() -> Callable[..., Tensor]:
+    """One program for all encoders of a kind, whose weights it takes as arguments."""
+    return compiled(_states, "text encoder")
 
 
 def _states(encoder: Any, tokens_BL: Tensor, mask: Tensor) -> Tensor:

@@ -41,7 +41,8 @@ def measure_speed(unit: UnitPlan, dataset: Dataset, *, steps: int = 8) -> UnitSp
     of a warm-up epoch is taken to be, too.
 
     Args:
-        steps: optimiser steps, at least 2. The first is not counted, because it includes what happens once.
+        steps: optimiser steps, at least 3. The first is not counted, because it includes what happens once; on a GPU
+            it has run when the second has been queued.
     """
     begin_process(unit)
     stage = replace(unit.stage, epochs=1, warmup_epochs=0, frozen_epochs=0, ramp_epochs=0, lr_drops=(), select_on="val")
@@ -53,10 +54,10 @@ def measure_speed(unit: UnitPlan, dataset: Dataset, *, steps: int = 8) -> UnitSp
     with scratch_folder() as scratch:
         files = {plan.key: FolderFiles(scratch / plan.key) for plan in trainings}
         train_unit(unit, files, clock, small)
-    if len(clock.steps) < 2 or not clock.eval_s:
+    if len(clock.steps) < 3 or not clock.eval_s:
         raise GoalError(f"the speed of {stage.name!r} cannot be measured: {clock.reason or 'the data are too small'}")
     return UnitSpeed(
-        step_s=(clock.steps[-1] - clock.steps[0]) / (len(clock.steps) - 1),
+        step_s=(clock.steps[-1] - clock.steps[1]) / (len(clock.steps) - 2),
         eval_image_s=clock.eval_s / small.splits["val"].num_images,
         epoch_s=max(0.0, clock.closed - clock.steps[-1] - clock.eval_s),
     )

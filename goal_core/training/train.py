@@ -100,10 +100,14 @@ class UnitTrainer:
         outcomes = self._stacks.step(cells, shared.inputs, shared.captions, shared_s=shared.seconds / len(cells))
 
         def step(cell: CellTrainer) -> None:
-            if cell.key in outcomes:
-                cell.take_step(*outcomes[cell.key])
-            else:
-                cell.step(shared.inputs, shared.captions, shared_s=shared.seconds / len(cells))
+            try:
+                if cell.key in outcomes:
+                    cell.take_step(*outcomes[cell.key])
+                else:
+                    cell.step(shared.inputs, shared.captions, shared_s=shared.seconds / len(cells))
+            except Exception:
+                cell.settle()  # a step that diverged is why the next one raises
+                raise
             if cell.stage.checkpoint_every and cell.next_step % cell.stage.checkpoint_every == 0:
                 cell.save_last()
 

@@ -273,15 +273,15 @@ def recorded(path: Path, units: Iterable[Unit]) -> dict[Kind, Speed]:
     try:
         steps = json.loads(path.read_text(encoding="utf-8"))["steps"]
         tables = {name: steps[name]["tables"] for name in ("frozen", "finetune", "float32") if name in steps}
+        tables["finetune"] = {**tables.get("finetune", {}), **tables.get("float32", {})}
     except (OSError, ValueError, LookupError, TypeError) as error:
         raise GoalError(f"{path} is no gpu.json of make gpu: {error!r}") from error
-    if not tables:
+    if not any(tables.values()):
         raise GoalError(f"{path} is no gpu.json of make gpu with a step `frozen` or `finetune`")
     found = dict[Kind, Speed]()
     for unit in units:
         first, image, trains = unit.trainings[0], unit.trainings[0].cell.data.image, unit.stage.trains_backbone
-        tuned = "finetune" if first.precision == "bf16" else "float32"
-        step, row, source = (tuned, "compiled", "pack") if trains else ("frozen", "one", "files")
+        step, row, source = ("finetune", "compiled", "pack") if trains else ("frozen", "one", "files")
         model = f"{backbone_name(first.cell.model)} at {image.size if image else 0} px"
         title = f"{model}, batch {unit.stage.batch_size}, {first.precision}, images from {source}"
         if times := tables.get(step, {}).get(title, {}).get(row):

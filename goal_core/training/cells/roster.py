@@ -1,5 +1,6 @@
 """The cells of a unit that are still in training, what became of the others, their batches, and their evaluation."""
 
+import gc
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -71,6 +72,7 @@ class Roster:
             with suppress(OSError):  # the disk that failed this training must not fail its neighbours
                 self._files[key].log(f"failed ({failed.kind}): {failed.reason}")
             if torch.cuda.is_available():
+                gc.collect()  # a backbone and its program know one another
                 torch.cuda.empty_cache()
 
     def note(self, event: plan.TrainingEvent) -> None:

@@ -1,7 +1,7 @@
 """The steps of one cell: forward pass, the objective's gradient, clipping, optimiser, and the close of an epoch.
 
-The numbers of a step are read when the next one has been queued, so that a device never waits for this process. A step
-that went wrong is therefore noticed one step later, but before anything is evaluated or saved.
+The numbers of a step are read when the next one has been queued, so that reading them makes no device wait. A step that
+went wrong is therefore noticed one step later, but before anything is evaluated or saved.
 """
 
 import time
@@ -128,12 +128,13 @@ class CellTrainer(CellState):
         """Wait for the last step and record it, or raise why it failed."""
         if self._unsettled is None:
             return
-        (at, outcome), self._unsettled, began = self._unsettled, None, time.perf_counter()
+        (at, outcome), began = self._unsettled, time.perf_counter()
         try:
             values = outcome()
         except NonFiniteError as error:
             raise NonFiniteError(f"{at}: {error}") from None
         optim.check_finite(values["weight_grad_norm"], at)
+        self._unsettled = None  # not before: what failed must never be saved
         self._record(values)
         self.seconds += time.perf_counter() - began
 
