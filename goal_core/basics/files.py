@@ -86,6 +86,8 @@ def seems(source: Path | bytes) -> str:
         return " is a Git LFS pointer, not the file itself; fetch it with `git lfs pull`"
     if start.startswith((b"<!doctype html", b"<html")):
         return " is a web page, not the file itself; download it anew"
+    if start.startswith((b"ii*\0", b"mm\0*")):
+        return " is a TIFF that is damaged, or has bands or numbers of an unknown kind; save it as RGB of 8 bits"
     return " is compressed; unpack it" if start.startswith(b"\x1f\x8b") else ""
 
 

@@ -263,6 +263,9 @@ def _load_weights(net: nn.Module, path: Path, name: str) -> None:
         given, taken = {name.removeprefix(prefix): tensor for name, tensor in given.items()}, taken + prefix
     if taken:
         warn(f"weights {path}: all names begin with {taken!r}, which is left out")
+    named = {one.partition(".")[0] for one in (name, path.name)}
+    if len(named) == 2 and all(map(weights.timm_library().is_model, named)):  # as of efficientnet_b0 and its tf_
+        warn(f"weights {path} have the name of another backbone than {name!r}, which may see pictures in another way")
     head = net.pretrained_cfg.get("classifier") or ()  # type: ignore[union-attr, operator]  # of timm
     heads = tuple(f"{part}." for part in ((head,) if isinstance(head, str) else head))
     if problems := weights.misfits(own, given, spare=lambda key: key.startswith(heads)):

@@ -30,6 +30,10 @@ _BACK = {number: Image.Transpose[name] for number, name in enumerate(_TURNS.spli
 TURNED = "have a rotation tag (EXIF), and are read as stored, without it"
 DARK = "of 16 bits or more, or of signed numbers, use only the dark part of their range; scale them up"
 CLEAR = "are transparent everywhere, and are read as white; save them without an alpha channel"
+PARTLY = (
+    "are TIFF whose last band is called transparency, and are laid on white; if it is infrared, save the others alone"
+)
+SEVERAL = "hold several pages or frames, of which the first is read"
 """What is said of images, after how many they are."""
 _MARKER = re.compile(rb"\xff([^\x00\xff\xd0-\xd7])")
 """What begins a part of the file; the data of a scan hold none."""
@@ -72,7 +76,7 @@ def decode_image(source: str | os.PathLike[str] | bytes, label: str = "") -> NDA
 def examined(content: bytes, label: str) -> tuple[NDArray[np.uint8], list[str]]:
     """The pixels of a picture, as :func:`decode_image`, which must not be damaged, and what is to be said of it.
 
-    That is that viewers show it turned or mirrored, or that it is nearly black, or all transparent.
+    That is that viewers show it turned or mirrored, that it is nearly black or transparent, or one of several pictures.
     """
     pixels = decode_image(content, label)
     with Image.open(io.BytesIO(content), formats=FORMATS) as image:
@@ -81,9 +85,15 @@ def examined(content: bytes, label: str) -> tuple[NDArray[np.uint8], list[str]]:
         tags = getattr(image, "tag_v2", {})  # of TIFF
         is_signed = 2 in tags.get(339, ()) and max(tags.get(258, (1,))) <= 16
         is_dark = _is_wide(image) and bool(pixels.max() < (128 if is_signed else 64))
-        is_clear = bool(pixels.min() == 255) and image.has_transparency_data and image.mode != "La"
-        is_clear = is_clear and not image.convert("RGBA").getchannel("A").getbbox()
-        return pixels, [TURNED] * (_orientation(image) in _BACK) + [DARK] * is_dark + [CLEAR] * is_clear
+        said = [TURNED] * (_orientation(image) in _BACK) + [DARK] * is_dark
+        said += [SEVERAL] * (
+            image.format != "MPO" and getattr(image, "n_frames", 1) > 1
+        )  # a telephone's second is spare
+        if image.has_transparency_data and image.mode != "La" and (tags or pixels.min() == 255):
+            alpha = np.asarray(image.convert("RGBA"))[..., 3]
+            is_clear = not alpha.any()
+            said += [CLEAR] * is_clear + [PARTLY] * (bool(tags) and not is_clear and bool((alpha < 255).any()))
+        return pixels, said
 
 
 def _parts(content: bytes) -> Iterator[tuple[int, int, bytes, bytes]]:
@@ -143,6 +153,8 @@ def _check_clear(image: Image.Image) -> None:
         raise DataError("its numbers are signed, of which only 16 and 32 bits of grey are known")
     if tags.get(284) == 2 and tags.get(259, 1) == 1 and tags.get(277, 1) > 1 and max(tags.get(258, (1,))) > 8:
         raise DataError("its bands of more than 8 bits lie apart, uncompressed (PlanarConfiguration); compress it")
+    if tags.get(277) == 2 and not {1, 2} & {*tags.get(338, ())}:
+        raise DataError("it has two bands, of which no tag (ExtraSamples) says what the second is; save it as RGB")
     if image.mode == "RGBA" and tags and 338 not in tags:
         raise DataError("no tag (ExtraSamples) says whether its fourth band is transparency; save it as RGB")
     if "transparency" in image.info and _is_wide(image):

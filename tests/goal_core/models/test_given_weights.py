@@ -146,3 +146,15 @@ def test_a_file_without_tensors_is_a_mistake_in_the_weights(tmp_path: Path, stor
     with pytest.raises(WeightsError, match=f"{path} .*(mapping from names to tensors|do not fit)") as caught:
         built(str(path))
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [("resnet10t.c3_in1k", False), ("best", False), ("resnet14t", True), ("tf_efficientnet_b0.ns", True)],
+)
+def test_weights_named_after_another_backbone_are_told(tmp_path: Path, state: State, name: str, said: bool) -> None:
+    save_file(state, path := tmp_path / f"{name}.safetensors")
+    lines: list[str] = []
+    with listening(lines.append):
+        built(str(path))
+    assert ["another backbone" in line for line in lines] == [True] * said

@@ -361,8 +361,13 @@ _APART = _APART.replace(b"\x1c\1\3\0\1\0\0\0\1", b"\x1c\1\3\0\1\0\0\0\2")
         (encoded(_GREY, "PNG", transparency=9_000), "tRNS"),
         (encoded(_FOUR[..., 0], "TIFF", tiffinfo={339: 2}), "signed"),
         (_APART, "PlanarConfiguration"),
+        (encoded(_FOUR[..., :2], "TIFF").replace(b"\x52\1\3\0\1\0\0\0\2", b"\x52\1\3\0\1\0\0\0\0"), "two bands"),
+        (b"II*\0\x08", "is a TIFF"),
         (encoded(_GREY, "TIFF"), "dark"),
         (encoded(0 * _FOUR, "PNG"), "transparent"),
+        (encoded(_FOUR, "TIFF"), "infrared"),
+        (encoded(_GREY, "TIFF", save_all=True, append_images=[Image.fromarray(_GREY)]), "several pages"),
+        (encoded(_FOUR, "WEBP", save_all=True, append_images=[Image.fromarray(255 - _FOUR)]), "several pages"),
         (b"x", r"test-0\.tar: 0\.png: it is damaged"),
     ],
 )
@@ -371,7 +376,7 @@ def test_pictures_of_a_shard_that_would_be_read_as_others_are_named(tmp_path: Pa
     with tarfile.open(tmp_path / "test-0.tar", "w") as shard:
         add(shard, "0.png", content)
         add(shard, "0.txt", b"a")
-    if says not in ("dark", "transparent"):
+    if says not in ("dark", "transparent", "infrared", "several pages"):
         return refuse(tmp_path, says)
     found = check_data(SourceConfig(name="mine", root=str(tmp_path), min_word_count=1))
     assert [one.found for one in found.findings if "test-0.tar: 0.png" in one.found and says in one.found]
