@@ -6,10 +6,9 @@ from typing import Annotated, Literal
 import typer
 
 from goal_sweep.goal_core.basics.errors import GoalError
-from goal_sweep.goal_core.basics.registry import run_plugins
-from goal_sweep.runners.cli.checkpoints import Plugins
-from goal_sweep.runners.cli.options import Device, Set, StoreDir, Sweep, SweepArguments
+from goal_sweep.runners.cli.options import Device, Set, StoreDir, Sweep, SweepArguments, Trust
 from goal_sweep.runners.cli.output import Force, Output, console, new_file
+from goal_sweep.sweeps import load_sweep
 
 comparing = typer.Typer()
 
@@ -27,7 +26,7 @@ def compare(
     seed: Annotated[int | None, typer.Option(help="The seed whose results are shown; default: the first one.")] = None,
     direction: Annotated[Literal["t2i", "i2t"] | None, typer.Option(help="Only this direction.")] = None,
     most: Annotated[int, typer.Option(min=1, help="Show at most so many queries of each kind.")] = 12,
-    plugin: Plugins = None,
+    trust_plugins: Trust = False,
     device: Device = "cpu",
     force: Force = False,
 ) -> None:
@@ -40,26 +39,24 @@ def compare(
     from goal_sweep.analysis.statistics.pair import pair_of
     from goal_sweep.runners.cli import pairs
     from goal_sweep.runners.cli.models import trained_results
-    from goal_sweep.runners.cli.reports import report_target
+    from goal_sweep.runners.cli.reports import ReportTarget
 
     arguments = SweepArguments(sweep, set_, store)
-    target = report_target(sweep, arguments.overrides)
-    pair = pair_of(
-        Inputs(results=trained_results(target.config, arguments)), first, second, stage=stage, backbone=backbone
-    )
+    config = load_sweep(sweep, arguments.overrides, trusted=trust_plugins)
+    pair = pair_of(Inputs(results=trained_results(config, arguments)), first, second, stage=stage, backbone=backbone)
     shown = pair.seeds[0] if seed is None else seed
     if shown not in pair.seeds:
         raise GoalError(f"seed {seed} is not finished for both; give --seed, one of {', '.join(map(str, pair.seeds))}")
     if out is None:  # beside the report, and written anew like it
-        out = target.folder / f"{'-'.join((pair.block.key.slug, first, second)).replace('/', '_')}.html"
+        page_name = "-".join((pair.block.key.slug, first, second)).replace("/", "_")
+        out = ReportTarget(config=config).folder / f"{page_name}.html"
         out.parent.mkdir(parents=True, exist_ok=True)
     else:
         new_file(out, force=force)
-    run_plugins(plugin or ())
     with arguments.placed():
-        tested = pairs.tested(target.config, pair, shown, device)
+        tested = pairs.tested(config, pair, shown, device)
     directions = tuple(tested.direction(way, most) for way in ("t2i", "i2t") if direction in (None, way))
-    page = pair_to_html(target.config.name, pair, shown, directions, pictures=tested.split.region_shape is None)
+    page = pair_to_html(config.name, pair, shown, directions, pictures=tested.split.region_shape is None)
     out.write_text(page, encoding="utf-8")
     pairs.print_pair(pair, directions, console)
     console.print(str(out))

@@ -25,7 +25,7 @@ from goal_sweep.runners.cli.options import SweepArguments
 from goal_sweep.runners.launch.tuning import refreshed_results
 from goal_sweep.runners.store import Store
 from goal_sweep.sweeps import ResolvedSweep, SweepConfig, SweepPlaces, load_sweep
-from goal_sweep.sweeps.identity import to_mapping
+from goal_sweep.sweeps.identity import is_in_id, to_mapping
 from goal_sweep.sweeps.reading.load import is_named_sweep, list_shipped
 
 if TYPE_CHECKING:
@@ -96,13 +96,12 @@ def stored_results(config: SweepPlaces) -> SweepResults:
     return read_results(content, f"the store {store.location}", store.root if store.root.is_dir() else None)
 
 
-def trained_results(config: SweepPlaces, sweep: SweepArguments) -> SweepResults:
+def trained_results(config: SweepConfig, sweep: SweepArguments) -> SweepResults:
     """The stored results of those trainings that a sweep has by its file and `--set` now, by their keys.
 
-    Seeds are those of the last launch, unless `--set` names others.
-
-    Those of an earlier goal-sweep have other keys; they count where the settings are those of the last launch. Of a
-    sweep with plugins that do not run, all count.
+    Seeds are those of the last launch, unless `--set` names others. The data are not read, so their settings must be
+    those of the last launch, but for places and names. Trainings of an earlier goal-sweep have other keys; they count
+    where all settings are those of the last launch.
 
     Raises:
         GoalError: nothing was trained with these settings.
@@ -110,8 +109,6 @@ def trained_results(config: SweepPlaces, sweep: SweepArguments) -> SweepResults:
     from goal_sweep.runners.results import changed_settings  # with pyarrow
 
     found = stored_results(config)
-    if not isinstance(config, SweepConfig):
-        return found
     header, weights = found.header, dict(found.header.requested.weights)
     if not any(text.startswith("seeds") for text in sweep.set_ or ()):  # a launch may have had more, by --seeds
         config = replace(config, seeds=header.seeds)
@@ -124,7 +121,10 @@ def trained_results(config: SweepPlaces, sweep: SweepArguments) -> SweepResults:
     known = [one for one in header.studies if one.backbone in names[0] and one.objective in names[1]]
     fingerprint, studies = header.requested.data_fingerprint, tuple(known) if config.tune == header.tune else ()
     asked = ResolvedSweep(config=config, data_fingerprint=fingerprint, weights=weights, studies=studies)
-    runs = found.runs[found.runs["training"].isin({training.key for training in asked.trainings})]
+    of_data = (one.config["data"] for one in (header.requested, asked.requested))
+    before, now = ({key: value for key, value in own.items() if is_in_id(f"data.{key}")} for own in of_data)
+    keys = {training.key for training in asked.trainings if now == before}
+    runs = found.runs[found.runs["training"].isin(keys)]
     if runs.empty and (changed := changed_settings(header.requested, asked.requested)):
         there = f"nothing of {config.name} in the store {config.store} was trained with these settings"
         mend = f"train it: {sweep.command('launch')}; or leave the settings as they were"

@@ -27,7 +27,7 @@ from goal_sweep.goal_core.evaluation.recalls import check_embedded, embed_split
 from goal_sweep.goal_core.evaluation.retrieval import nearest_items
 from goal_sweep.runners.cli.output import progress_bar
 from goal_sweep.runners.store import Store
-from goal_sweep.sweeps import SweepConfig, SweepPlaces
+from goal_sweep.sweeps import SweepConfig
 
 _SIDE = 128
 """Pixels of the longer side of a thumbnail."""
@@ -96,12 +96,12 @@ class Tested:
         return [{word for word in tokenize(text) if any(map(str.isalnum, word))} for text in texts]
 
 
-def tested(config: SweepPlaces, pair: Pair, seed: int, device: str) -> Tested:
+def tested(config: SweepConfig, pair: Pair, seed: int, device: str) -> Tested:
     """Rank the test split with both models of a seed; whether the first result is right, the report's ranks say.
 
-    The sweep says where its store is and, if it has no plugins, where its data are now.
+    The sweep says where its store and its data are now.
     """
-    store, root = Store(config.store), config.data.root if isinstance(config, SweepConfig) else None
+    store, root = Store(config.store), config.data.root
     place, firsts = pair.seeds.index(seed), dict[str, list[NDArray[np.int64]]](i2t=[], t2i=[])
     with progress_bar("ranking") as count:
         for number, run in enumerate(runs.loc[seed] for runs in pair.runs):

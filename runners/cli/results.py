@@ -17,13 +17,13 @@ from typing import Annotated, Literal
 import typer
 
 from goal_sweep.goal_core.basics.errors import GoalError
-from goal_sweep.runners.cli import completion
+from goal_sweep.runners.cli import completion, options
 from goal_sweep.runners.cli.options import AsJson, Scale, Seeds, Set, StoreDir, Stores, Sweep, SweepArguments, Uri
 from goal_sweep.runners.cli.output import Force, Output, console, new_file
 from goal_sweep.runners.store import Store
 from goal_sweep.runners.store.garbage import find_garbage, remove_garbage
 from goal_sweep.runners.tracking.uri import TrackingError, read_only, require_database
-from goal_sweep.sweeps.reading.load import load_places
+from goal_sweep.sweeps import load_sweep
 
 results = typer.Typer()
 
@@ -82,6 +82,7 @@ def card(
         str, typer.Option("--license", help="The licence that --push states, as the hub names it: apache-2.0")
     ] = "",
     force: Force = False,
+    trust_plugins: options.Trust = False,
 ) -> None:
     """Write the model card of the sweep's best model on val: data, objective, settings, mean and spread over seeds.
 
@@ -95,7 +96,7 @@ def card(
     if push.count("/") != bool(push) or (out and push) or ((private or license_) and not push):
         raise GoalError("give --push ORG/NAME, perhaps with --private and --license, or --out FILE")
     arguments = SweepArguments(sweep, set_, store, tracking_uri)
-    config = load_places(sweep, arguments.overrides)
+    config = load_sweep(sweep, arguments.overrides, trusted=trust_plugins)
     found = trained_results(config, arguments)
     if push:
         from goal_sweep.runners.cli import hub

@@ -37,15 +37,15 @@ LINKED_DATA = "GOAL_LINKED_DATA"
 """Environment variable: folders outside the dataset's into which its links may lead, with ``:`` between them."""
 WHOLE = "no split is given, so all images are test"
 _LIST = re.compile(
-    r"""\s*(?:
-        [\[(][\s\[({]* (?:[bru]{,2}["'“‘{] ([^\]]* | .*[\])]) | \])  # a list, which may be cut
-      | \{ (?: \s*["'] ([^}]* | .*\}) | [^{}]*\})                  # an object, or Postgres's list
-      | \[ (?: [^\[\]]*,[^\[\]]* | \s*(?:nan|none|null|<na>)\s*) \]  # a list without quotes
-      | [\w.]+\( \s*(?:\w+=)?[\[({"'] .*\)                          # array([...]), np.str_('...'), Row(captions=[...])
-      | [bru]{1,2} (?: '.*' | ".*")                               # bytes
-      | <\w+>\s*\[.* | .*\bdtype[:=]\s*\S+                        # of pandas
-    )\s*$""",
-    re.S | re.X | re.I,
+    r"""
+        [\[(][\s\[({]*+ (?:[bru]{,2}["'“‘] | (?<=\{) | \]) (?:[^\]]*+ | .*[\])])      # a list, which may be cut
+      | \[\s*+ (?:(?i:nan|none|null|<na>)(?=\s*+[,\]]) | [\w.]++\(["']) .*\]         # a list that begins otherwise
+      | \{ (?:\s*+["'] (?:[^}]*+ | .*\}) | [^{}]*+\})                              # an object, or Postgres's list
+      | (?:[\w.]++\(\s*+ (?:[\[({] | \w++=["'\[({]) | np\.\w++\(["']) .*\)          # array([...]), np.str_('...')
+      | [bru]{1,2} (?:'(?:[^'\\] | \\.)*+' | "(?:[^"\\] | \\.)*+")                  # bytes
+      | <\w*Array\w*>\s*+\[.* | .*\bdtype[:=]\s*+\S++                              # of pandas
+    """,
+    re.S | re.X,
 )
 """A text that is a list or an object of some program, or bytes, rather than a caption."""
 _NONE = re.compile(r"\s*(NA|-|(?i:nan|none|null|<na>|#?n/a|\\n))\s*")
@@ -208,11 +208,11 @@ def with_splits(rows: Iterable[Row], val_share: float, test_share: float) -> tup
     if True in first or not given:
         return given, ""
     read = {key: _split_above(key) for key in (row.key or row.image for row in given)}
+    if test_share == 1 and {*read.values()} != {*SPLIT_NAMES}:
+        return [row._replace(split="test") for row in given], WHOLE
     splits = read if {*read.values()} == {*SPLIT_NAMES} else drawn_splits(read, val_share, test_share)
     counts = Counter(splits.values())
     says = ", ".join(f"{counts[split]:,} {split}" for split in SPLIT_NAMES) + " images"
-    if test_share == 1 and splits is not read:
-        return [row._replace(split="test") for row in given], WHOLE
     if splits is read:
         says = f"read from the names of folders or shards: {says}"
     else:
@@ -272,7 +272,9 @@ def captions_in(value: object, where: str) -> Captions:
             if isinstance(held, dict):
                 tokens = held.get("tokens")
                 text = held.get("raw") or (" ".join(map(str, tokens)) if isinstance(tokens, list) else "")
-            if not is_text(text) or not is_seen(text) or _NONE.fullmatch(text):
+            if is_text(text) and _NONE.fullmatch(text):
+                raise DataError(f"{place} is {text!r}, which programs write where there is no caption")
+            if not is_text(text) or not is_seen(text):
                 raise DataError(f"{place} must be a caption in UTF-8 with something to see, got {held!r:.80}")
             if "\0" in text:
                 raise DataError(f"{place} holds NUL characters, as UTF-16 read as UTF-8 does: {text!r:.80}")
@@ -284,7 +286,7 @@ def captions_in(value: object, where: str) -> Captions:
 
 def _listed(text: object, at: str) -> Sequence[Any]:
     """What a text holds that looks like a list or an object, as JSON or Python write it; else the value itself."""
-    if not (isinstance(text, str) and _LIST.match(text)):
+    if not (isinstance(text, str) and _LIST.fullmatch(text.strip())):
         return [text]
     stored, doubled = None, False
     with suppress(ValueError, SyntaxError, tokenize.TokenError, RecursionError, MemoryError):

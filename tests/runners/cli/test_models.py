@@ -107,6 +107,10 @@ def test_what_names_no_model_is_one_line(
     monkeypatch.chdir(tmp_path)
     (tmp_path / "photos.yaml").touch()
     (tmp_path / "photos").mkdir()
+    (tmp_path / "own.yaml").write_text(Path(SCENES).read_text() + "plugins: [own.py]\n")
+    (tmp_path / "own.py").write_text(
+        "from goal_sweep.data import importers\nimporters.register('own', source='here')(lambda path: [])"
+    )
     for words, said in (
         (["evaluate", "quickstrt"], "did you mean 'quickstart'"),
         (["evaluate", SCENES, "con/sig"], "it has con/con, sig/cir"),
@@ -119,7 +123,9 @@ def test_what_names_no_model_is_one_line(
         (["evaluate", SCENES, "--data", "captions.csv"], "takes a sweep file"),
         (["search", SCENES], "give a sentence"),
         (["evaluate", SCENES, "--set", "stages.frozen.lr=7e-3"], "-> 0.007; train it: goal-sweep launch"),
-        (["card", SCENES, "--set", "stages.frozen.lr=7e-3"], "-> 0.007; train it: goal-sweep launch"),
+        (["card", "own.yaml", "--set", "stages.frozen.lr=7e-3"], "-> 0.007; train it: goal-sweep launch"),
+        (["card", SCENES, "--set", "data.num_train=77"], "-> 77; train it: goal-sweep launch"),
+        (["compare", "own.yaml", "con/con", "sig/cir", "--set", "data.num_test=7"], "-> 7; train it: goal-sweep"),
     ):
         assert run(words) == 2, words
         (line,) = capsys.readouterr().err.splitlines()
