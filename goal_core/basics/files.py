@@ -13,6 +13,7 @@ import json
 import math
 import os
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -116,7 +117,8 @@ def json_in(content: bytes, where: object) -> object:
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(found := dict(pairs)) < len(pairs):
-        raise ValueError(f"a key stands twice in an object that begins with {str(dict(pairs[:1]))!r:.80}")
+        ((twice, _),) = Counter(key for key, _ in pairs).most_common(1)
+        raise ValueError(f"the key {twice!r} stands twice in an object that begins with {str(dict(pairs[:1]))!r:.80}")
     return found
 
 

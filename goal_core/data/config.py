@@ -58,7 +58,7 @@ class _Captioned(InRange):
     ships with goal-sweep."""
     min_word_count: Count = 4
     """Words that occur fewer times than this in the train and val captions become `<unk>`. A model that brings a
-    tokenizer, such as CLIP, BERT or one of `init_from`, knows its own words: this means nothing there."""
+    tokenizer, such as CLIP, BERT or one of `init_from`, knows its own words: the setting has no effect there."""
     max_val_images: Limit = 0
     """Select on the first this many val images only, as VSE-infinity on 1,000; 0 uses all."""
 
@@ -201,7 +201,7 @@ class SourceConfig(_Captioned):
     """Column with a caption, or a list of captions. Rows of the same image come together. Of shards, the key of each
     image's JSON that counts in place of its text file."""
     split_column: str = ""
-    """Column with the split, of shards the key of each image's JSON; `restval` counts as train."""
+    """Column with the split; for shards, the key of each image's JSON. `restval` counts as train."""
     val_share: Annotated[float, Range(at_least=0, below=1)] = 0.1
     """Share of the images that become val where no image has a split: exactly, or by a hash of names above 1,000."""
     test_share: Annotated[float, Range(at_least=0, at_most=1)] = 0.1

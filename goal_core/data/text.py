@@ -57,7 +57,7 @@ _UNSPACED = regex.compile(r"(?:[\p{Han}\p{Hira}\p{Kana}ー\p{Thai}\p{Laoo}\p{Khm
 _TOGETHER = 1 << 12
 """Captions whose words are counted at a time."""
 _PLAIN = ((rf"[’ʼ]|(?<={_LETTER})‘(?={_LETTER})", "'"), ("[‐‑]", "-"))
-"""Apostrophes, of which some write the last one so in a word, as in Uzbek; hyphens."""
+"""Typographic apostrophes and hyphens. ‘ counts only between letters, where Uzbek uses it."""
 _PORTABLE_TOKEN = "(?x)" + _TOKEN.pattern.replace(_LETTER, rf"{_LETTER[:-1]}{_JOINERS}]")
 """`_TOKEN` for Oniguruma, whose letters are without joiners."""
 _LOOKS = (

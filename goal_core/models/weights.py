@@ -97,7 +97,7 @@ def misfits(own: Mapping[str, Tensor], given: Mapping[str, Tensor], spare: Calla
         "missing": missing,
         "with the wrong shape": misshapen,
         "unexpected": unexpected,
-        "of too coarse or other numbers": coarse,
+        "of an unsuitable number type": coarse,
     }
     few = {what: ", ".join(names[:_NAMED] + ["..."] * (len(names) > _NAMED)) for what, names in kinds.items()}
     return "; ".join(f"{len(names)} {what} ({few[what]})" for what, names in kinds.items() if names)

@@ -19,7 +19,7 @@ from goal_sweep.goal_core.basics.registry import run_plugins
 from goal_sweep.goal_core.data import SPLIT_NAMES, index_parts
 from goal_sweep.goal_core.data.formats.features import read_region_header
 from goal_sweep.goal_core.data.formats.index import own_indexes
-from goal_sweep.goal_core.data.formats.layout import PICTURES, WHOLE, tree
+from goal_sweep.goal_core.data.formats.layout import PICTURES, tree
 from goal_sweep.goal_core.data.formats.opening import open_dataset
 from goal_sweep.goal_core.data.formats.tables import LINES, TABLES
 from goal_sweep.goal_core.data.formats.text_files import read_lines
@@ -51,7 +51,7 @@ def evaluate(
     root: Annotated[str | None, typer.Option(help="Folder of the data, if it has moved.")] = None,
     weights: Weights = None,
     data: Annotated[
-        str | None, typer.Option(help="Evaluate on the `data` of this sweep file, which may have no other key.")
+        str | None, typer.Option(help="Evaluate on the `data` of this sweep file; other keys are not needed.")
     ] = None,
     ensemble: Annotated[
         int | None, typer.Option(min=2, help="Of a sweep, the average of so many seeds: those that are best on val.")
@@ -93,8 +93,9 @@ def evaluate(
         print(json.dumps(result, indent=2))
         return
     of = "" if data is None else f" of {result['data']}; trained on {result['trained_on']}"
-    of += f"; {WHOLE}" if data is not None and WHOLE in "; ".join(opened.dataset.notes) else ""
     console.print(f"{split}: {result['images']} images, {result['captions']} captions{of}")
+    for note in () if data is None else opened.dataset.notes:
+        console.print(f"data: {note}")
     console.print(" " * 17 + "".join(f"{name:>9s}" for name in _HEADINGS))
     members = result.get("members", [result])
     models = [(f"{one['objective']} seed {one['seed']} {one['stage']}, epoch {one['epoch']}", one) for one in members]

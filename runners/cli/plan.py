@@ -192,8 +192,10 @@ def plan_text(sweep: ResolvedSweep, plan: dict[str, Any], width: int = 80) -> st
         lines.append(f"-- disk and memory are not known of {', '.join(unknown)}")
     if left:
         end_s, on = plan["end_s"], plan["devices"]["name"]
-        after = f"ends after {timedelta(seconds=round(end_s or 0))} on {on}, without start-up and features"
-        lines.append("The time is not known; try --measure" if end_s is None else after)
+        takes = (
+            f"It will take about {timedelta(seconds=round(end_s or 0))} on {on}, not counting start-up and features."
+        )
+        lines.append("The time is not known; try --measure" if end_s is None else takes)
     return "\n".join((*lines, *plan["packing"], *plan["notes"]))
 
 

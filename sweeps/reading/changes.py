@@ -103,7 +103,8 @@ def apply_override(root: Document, text: str, problems: list[Problem]) -> None:
     elif left and above is not None and not isinstance(above, dict):
         message = f"{root.shown(path)} is a single value, there is nothing below it"
     elif re.search(r"(^|\s)#", raw) and raw.lstrip()[:1] not in ("'", '"', "[", "{"):
-        message = f"a # there begins a comment; write the value between quotes of its own: '{key}=\"{raw}\"'"
+        mend = f"leave it out, or quote the value if the # belongs to it: '{key}=\"{raw}\"'"
+        message = f"a # there begins a comment; {mend}"
     elif key == "seeds" and MORE_SEEDS.fullmatch(raw):
         if {*map(type, seeds := _items(above))} == {int}:
             raw = str([*seeds, *range(max(seeds) + 1, max(seeds) + 1 + int(raw))])

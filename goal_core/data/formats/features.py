@@ -193,12 +193,15 @@ def _not_read(root: Path, ends: Sequence[str]) -> str:
     """What lies beside the vectors and looks like a part of the data, in words; empty where there is nothing."""
     others = {one.name for split in SPLIT_NAMES for one in root.glob(f"{split}_*.*")}
     others -= {f"{split}{end}" for split in SPLIT_NAMES for end in ends}
+    has_table = False
     for path in (root / f"{split}{end}" for split in SPLIT_NAMES for end in ends[3:]):
         with suppress(DataError), files.opened(path) as file, files.reading(str(path)):
-            table = path.suffix == ".parquet"
+            has_table |= (table := path.suffix == ".parquet")
+            known = {"image", "texts"} if table else {*_SIDES, "owners"}
             names = files.pyarrow("parquet").read_schema(file).names if table else files.header_of(file)[0]
-            others |= {f"{one} of {path.name}" for one in {*names} - {"image", *_SIDES, "owners" * (not table)}}
-    return f"not read: {', '.join(sorted(others)[:3])}; the image of each text is in `owners`" if others else ""
+            others |= {f"{one} of {path.name}" for one in {*names} - known}
+    mend = "" if has_table else "; the image of each text is in `owners`"
+    return f"not read: {', '.join(sorted(others)[:3])}{mend}" if others else ""
 
 
 def _split(root: Path, split: str) -> Listing:

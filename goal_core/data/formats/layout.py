@@ -35,7 +35,6 @@ FILE_WORDS = {"train": "train", "val": "dev", "test": "test"}
 """First word of the names of each split's text files."""
 LINKED_DATA = "GOAL_LINKED_DATA"
 """Environment variable: folders outside the dataset's into which its links may lead, with ``:`` between them."""
-WHOLE = "no split is given, so all images are test"
 _LIST = re.compile(
     r"""
         [\[(][\s\[({]*+ (?:[bru]{,2}["'“‘] | (?<=\{) | \]) (?:[^\]]*+ | .*[\])])      # a list, which may be cut
@@ -209,7 +208,7 @@ def with_splits(rows: Iterable[Row], val_share: float, test_share: float) -> tup
         return given, ""
     read = {key: _split_above(key) for key in (row.key or row.image for row in given)}
     if test_share == 1 and {*read.values()} != {*SPLIT_NAMES}:
-        return [row._replace(split="test") for row in given], WHOLE
+        return [row._replace(split="test") for row in given], "no split is given, so all images are test"
     splits = read if {*read.values()} == {*SPLIT_NAMES} else drawn_splits(read, val_share, test_share)
     counts = Counter(splits.values())
     says = ", ".join(f"{counts[split]:,} {split}" for split in SPLIT_NAMES) + " images"

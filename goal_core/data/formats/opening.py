@@ -193,7 +193,9 @@ def _listed(config: DataConfig, report: DataReport) -> Index | None:
             "a sentence counts as one word; a text encoder of transformers knows its parts (model.text.encoder)"
         )
     if bare := sum(not _LETTER.search(caption) for caption in counted):
-        notes.append(f"{bare:,} of {len(counted):,} captions of train and val have no letter, as labels of boxes")
+        notes.append(
+            f"{bare:,} of {len(counted):,} captions of train and val contain no letter, such as the labels of boxes"
+        )
     words, of_test = word_counts(counted), Counter[int]()
     about["words"] = list(Counter(words.values()).items())
     for word, times in word_counts(chain.from_iterable(listings["test"].captions if counted else ())).items():

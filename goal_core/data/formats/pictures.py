@@ -112,7 +112,8 @@ def _is_torn(image: Image.Image, content: bytes, pixels: NDArray[np.uint8]) -> b
     It has more zeros than a picture gives, as after a lost block of a disk, or ends in them; or its data end too early,
     so that what more data in their place would be is seen. A file that only lacks its end mark is whole. Zeros tell
     nothing where tables say that they end a square, as flat surfaces then have many; nor in a progressive file, which
-    may also lack a whole scan without a trace. Compressed data of PNG or TIFF that end early in due form are not seen.
+    may also lack a whole scan without a trace. A PNG or TIFF whose compressed stream ends
+    early but is well formed is not noticed.
     """
     if image.format not in ("JPEG", "MPO"):
         return False

@@ -12,7 +12,7 @@ import re
 import tarfile
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
+from functools import cache, partial
 from itertools import chain, groupby, pairwise
 from pathlib import Path
 from typing import Any
@@ -33,7 +33,10 @@ from goal_sweep.goal_core.data.formats.tables import (
     split_like,
 )
 
+_Load = Callable[[tarfile.TarInfo], Any]
 _Reading = Callable[[tarfile.TarInfo], Sequence[str]]
+_Found = tuple[str, Sequence[Path], Iterator[Row], Sequence[str]]
+_COLUMNS = ("image", "caption", "split")
 _COMPRESSED = (".tar.gz", ".tgz", ".tar.bz2", ".tar.xz", ".tar.zst")
 _CAPTIONED = (".txt", ".json")
 _ADVICE = {
@@ -54,30 +57,27 @@ def source(config: SourceConfig) -> layout.Layout:
         raise MissingDataError(f"{path} does not exist")
     root = path if path.is_dir() else path.parent
     said: list[str] = []
-    says, files, given = _recognised(path, root, config, said)
-    kinds = ("image", "caption", "split")[: 1 if says[:3] == "Web" else 3 * says.startswith(("folder of p", "read"))]
-    if asked := [f"data.{kind}_column" for kind in kinds if getattr(config, f"{kind}_column")]:
-        raise DataError(f"{path} has no such column: {says}", asked[0])
+    says, files, given, lacks = _recognised(path, root, config, said)
+    if asked := [f"data.{kind}_column" for kind in lacks if getattr(config, f"{kind}_column")]:
+        raise DataError(f"{asked[0]} has no meaning for {path}, {says}", asked[0])
     stamps = layout.stamped(path, files)
     rows, split = layout.with_splits(given, config.val_share, config.test_share)
     said += [split] * bool(split)
     return layout.Layout(root=root, files=stamps, splits=layout.by_split(rows), says=says, split="; ".join(said))
 
 
-def _recognised(
-    path: Path, root: Path, config: SourceConfig, lines: list[str]
-) -> tuple[str, Sequence[Path], Iterator[Row]]:
-    """What lies there, in words, the files and folders in which a change is noticed, and its rows.
+def _recognised(path: Path, root: Path, config: SourceConfig, lines: list[str]) -> _Found:
+    """What lies there, in words, the files and folders in which a change is noticed, its rows, and columns it lacks.
 
     Lines are added for what is not read, and where splits are found otherwise than the documentation says.
     """
     folders, files = layout.below(path)
     if config.importer:  # it may read any file but the pictures
         parsed = [one for one in files if one.suffix.lower() not in layout.PICTURES]
-        return f"read by the importer {config.importer}", [*folders, *parsed], _rows_of(config.importer, path)
+        return f"read by the importer {config.importer}", [*folders, *parsed], _rows_of(config.importer, path), _COLUMNS
     if said := [*path.glob("state.json"), *sorted(path.glob("*/state.json"))]:
         arrows = [file for one in said for file in _arrow_files(one)]
-        return "folder of Hugging Face datasets", [path, *said, *arrows], _arrow(path, arrows, config, lines)
+        return "folder of Hugging Face datasets", [path, *said, *arrows], _arrow(path, arrows, config, lines), ()
     pictures = layout.pictures_in(files, lines)
     shards = [one for one in files if one.suffix.lower() == ".tar"]
     packed = [one for one in files if one.name.lower().endswith(_COMPRESSED)]
@@ -87,9 +87,10 @@ def _recognised(
     if shards and (captions := {*texts} & {*files}):
         raise DataError(f"{shards[0]} is a shard, {min(captions)} the captions of a picture; move one away")
     if shards:
-        return f"WebDataset shards: {len(shards)}", [*folders, *shards], _shards(root, shards, config, lines)
+        rows = _shards(root, shards, config, lines)
+        return f"WebDataset shards: {len(shards)}", [*folders, *shards], rows, ("image",)
     if read := TABLES.get(path.suffix.lower().replace(".txt", ".csv") * (not folders)):  # as Kaggle's Flickr8k has it
-        return f"table {path.name}", files, read(path, config, lines)
+        return f"table {path.name}", files, read(path, config, lines), ()
     if folders and (tables := [one for one in files if one.suffix.lower() in TABLES]) and not {*texts} & {*files}:
         raise DataError(f"{path} is a folder with the table {tables[0]}; if that names the images, give its path")
     if folders and pictures:
@@ -99,7 +100,8 @@ def _recognised(
             raise DataError(f"{one} and {owners[own]} share the captions {own}; delete or rename one")
         if lost := [one for one in files if one.suffix == ".txt" and one not in owners]:
             lines.append(f"{len(lost):,} text files without a picture are not used, such as {lost[0]}")
-        return "folder of pictures with a text file beside each", [*folders, *texts], _beside(path, pictures, texts)
+        says, rows = "folder of pictures with a text file beside each", _beside(path, pictures, texts)
+        return says, [*folders, *texts], rows, _COLUMNS
     folder = f"shards, a Hugging Face dataset (state.json) or pictures ({', '.join(layout.PICTURES)})"
     if mend := _ADVICE.get(path.suffix.lower() * (not folders)):
         raise DataError(f"{path} is no table (.csv, .tsv, .parquet): {mend}")
@@ -227,11 +229,10 @@ def _shards(root: Path, shards: Sequence[Path], config: SourceConfig, said: list
                 mend = "if all is there, `truncate -s +1024` ends it"
                 raise DataError(f"{path} is cut, or goes on after its end; {mend}")
             for number, (key, members) in enumerate(samples.items()):  # the first tells what is not read
-                read = partial(_captions_of, shard, name, config, None if number else said)
-                row, own = _sample(f"{name}/{key}", name, members, config, read), split
-                if column or not split:
-                    own = _said_of_split(shard, name, members, column or "split")
-                    own = layout.split_named(own, f"{name}/{key}: {column}") if column else layout.split_of(own)
+                load = cache(partial(_content, shard, name))
+                read = partial(_captions_of, load, name, config, None if number else said)
+                row = _sample(f"{name}/{key}", name, members, config, read)
+                own = _said_of_split(load, members, column, f"{name}/{key}") if column or not split else split
                 yield row._replace(split=own)
 
 
@@ -267,11 +268,22 @@ def _sample(key: str, name: str, members: Sequence[tarfile.TarInfo], config: Sou
     return layout.checked(Row(name, captions, "", span, key, images[0].name), f"{key}: ")
 
 
-def _said_of_split(shard: tarfile.TarFile, name: str, members: Sequence[tarfile.TarInfo], key: str) -> Any:
-    """What a sample's `KEY.json` has under a key; None where there is none."""
-    files = (shard.extractfile(member) for member in members if _rank(member) == 1)
-    stored: Any = next((json_in(file.read(), f"{name}: KEY.json") for file in files if file), None)
-    return stored.get(key) if isinstance(stored, dict) else None
+def _content(shard: tarfile.TarFile, name: str, member: tarfile.TarInfo) -> Any:
+    """A member as JSON, or as the bytes that it holds."""
+    content = file.read() if (file := shard.extractfile(member)) else b""
+    return json_in(content, f"{name}: {member.name}") if member.name.lower().endswith(".json") else content
+
+
+def _said_of_split(load: _Load, members: Sequence[tarfile.TarInfo], column: str, where: str) -> str:
+    """The split that a sample's `KEY.json` says; without a column, one that cannot be read says none."""
+    try:
+        stored = next((load(one) for one in members if _rank(one) == 1), None)
+    except DataError:
+        if column:
+            raise
+        return ""
+    said = stored.get(column or "split") if isinstance(stored, dict) else None
+    return layout.split_named(said, f"{where}: {column}") if column else layout.split_of(said)
 
 
 def _rank(member: tarfile.TarInfo) -> int:
@@ -281,14 +293,12 @@ def _rank(member: tarfile.TarInfo) -> int:
 
 
 def _captions_of(
-    shard: tarfile.TarFile, name: str, config: SourceConfig, said: list[str] | None, member: tarfile.TarInfo
+    load: _Load, name: str, config: SourceConfig, said: list[str] | None, member: tarfile.TarInfo
 ) -> list[str]:
     """The captions of a text file, or of an object under its column or a usual name; or none."""
-    file, where = shard.extractfile(member), f"{name}: {member.name}"
-    content = file.read() if file else b""
-    if not member.name.lower().endswith(".json"):
-        return _lines_in(content, where)
-    stored: Any = json_in(content, where)
+    stored, where = load(member), f"{name}: {member.name}"
+    if isinstance(stored, bytes):
+        return _lines_in(stored, where)
     held = {key: [value] for key, value in stored.items() if value is not None} if isinstance(stored, dict) else {}
     if not found(config, "caption", [*held]):
         return []

@@ -30,6 +30,7 @@ _FEW = 100
 """Rows by which a column is taken for texts."""
 LINES = re.compile("\r\n|\r|\n")
 """The line ends of text files; captions hold characters that `splitlines` takes for others."""
+_QUOTES = "inside quotes, write a double quote twice; after the closing quote must come a separator"
 
 
 def found(config: SourceConfig, kind: str, names: Sequence[str]) -> list[str]:
@@ -136,7 +137,7 @@ def _separated(path: Path, config: SourceConfig, said: list[str]) -> Iterator[Ro
     usual, content = "\t" if path.suffix.lower() == ".tsv" else ",", content_of(path)
     if what := seems(content):
         raise DataError(f"{path}{what}")
-    text = re.sub(r"\A\ufeff*(sep=.\r?\n)?", "", text_in(content, path))  # as Excel writes them
+    _, before, text = re.split(r"\A\ufeff*(sep=.\r?\n)?", text_in(content, path), maxsplit=1)  # as Excel writes them
     separator = _separator(LINES.split(text, 1)[0], usual, config)
     how = "" if separator == usual else f" (its separator is {separator!r}, not {usual!r})"
     blanks = separator in ",;"  # before a quote; in Flickr30K's file, after `|`, a quote is part of the caption
@@ -147,8 +148,8 @@ def _separated(path: Path, config: SourceConfig, said: list[str]) -> Iterator[Ro
         reader.fieldnames = [name.strip() for name in reader.fieldnames]
         yield from _table(_apart(reader, separator, path), reader.fieldnames, path, config, said, how)
     except csv.Error as error:
-        says = f"the row cannot be read{how}: {error}; in quotes, a double quote is written twice; a separator follows"
-        raise DataError(f"{path}:{reader.line_num + 1}: {says}") from error
+        says = f"the row cannot be read{how}: {error}; {_QUOTES}"
+        raise DataError(f"{path}:{reader.line_num + 1 + bool(before)}: {says}") from error
 
 
 def _apart(records: Iterable[_Record], separator: str, path: Path) -> Iterator[_Record]:

@@ -56,10 +56,11 @@ def _split(
     ims, caps, ids = (start.with_name(f"{start.name}_{end}") for end in ("ims.npy", "caps.txt", "ids.txt"))
     has_vectors = isinstance(config, PrecompConfig)
     features = None if mapping else read_region_header(ims, VECTOR_AXES if has_vectors else REGION_AXES)
-    held = [layout.captions_in(line, f"line {number} of {caps}") for number, line in enumerate(read_lines(caps), 1)]
-    if several := [number for number, own in enumerate(held, 1) if len(own) > 1]:
-        raise DataError(f"line {several[0]} of {caps} holds a list, but each caption must have a line")
-    lines = [caption for (caption,) in held]
+    lines = list[str]()
+    for number, text in enumerate(read_lines(caps), 1):
+        lines += layout.captions_in(text, f"line {number} of {caps}")
+        if len(lines) != number:
+            raise DataError(f"line {number} of {caps} holds a list, but each caption must have a line")
     if features and has_vectors and not _stored(ids).exists():
         counts = _counts_without_ids(features, caps, len(lines), ids)
         names = [str(image) for image in range(len(counts))]
