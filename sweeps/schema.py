@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import AfterValidator, Field
 from pydantic.json_schema import SkipJsonSchema
 
-from goal_sweep.goal_core.basics.errors import UnknownNameError, nearest
+from goal_sweep.goal_core.basics.errors import UnknownNameError, nearest, warn
 from goal_sweep.goal_core.basics.ranges import Range
 from goal_sweep.goal_core.basics.registry import Plugin
 from goal_sweep.goal_core.data.config import DataConfig
@@ -202,7 +202,10 @@ class SweepConfig(SweepPlaces):
         """Check each setting, then all that go together."""
         Settings.__post_init__(self)
         default: Any = {item.name: item.default for item in fields(self.data)}.get("min_word_count")
-        if default and brings_tokenizer(self.model.models[0]):  # so that what has no effect makes no other model
+        given = self.data.min_word_count
+        if default and given != default and brings_tokenizer(self.model.models[0]):
+            warn(f"data.min_word_count {given} has no effect: the model brings a tokenizer, which knows its own words")
+            # so that what has no effect makes no other model
             object.__setattr__(self, "data", replace(self.data, min_word_count=default))
         check_axes(self)
         check_tune(self)

@@ -128,14 +128,9 @@ def features(
 
     config = load_sweep(sweep, set_ or [])
     if config.data.image is None:
-        raise ConfigError(
-            f"{config.name} already trains on features (data.format: {config.data.format}); give a sweep with images"
-        )
+        raise ConfigError(f"{config.name} trains on features already ({config.data.format}); give a sweep with images")
     if config.model.framework == "dual":
-        raise ConfigError(
-            f"{config.name} has the framework dual, whose frozen stage computes what its towers give of images and "
-            "texts by itself, and once; launch it as it is"
-        )
+        raise ConfigError(f"{config.name} computes its features once by itself (framework dual); launch it as it is")
     chosen = [one for one in config.model.backbones if backbone in (None, one.name)]
     if len(chosen) != 1:
         names = ", ".join(one.name for one in config.model.backbones)

@@ -139,10 +139,8 @@ def _best(sweep: SweepArguments, objective: str, seeds: int) -> list[Path]:
     config = load_sweep(sweep.sweep, sweep.overrides, trusted=sweep.trusted)
     best, store, paths = best_runs(trained_results(config, sweep), objective), Store(config.store), []
     if len(best) < seeds:
-        raise GoalError(
-            f"the best model of {config.name} has {len(best)} finished seeds, fewer than the {seeds} of --ensemble; "
-            f"train others: {sweep.command('launch')}"
-        )
+        has = f"the best model of {config.name} has {len(best)} finished seeds, fewer than the {seeds} of --ensemble"
+        raise GoalError(f"{has}; train others: {sweep.command('launch')}")
     for run in best[:seeds].to_dict("records"):
         folder = store.folder_of(run["cell"], run["stage"], run["training"])
         paths.append(folder.path(BEST))

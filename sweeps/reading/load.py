@@ -80,10 +80,8 @@ def load_for_cluster(
     """
     file = _File(path_or_name, overrides, site, kind, os.environ if environ is None else environ)
     # Without a plugin, each name that it registers would be unknown, too.
-    config = validate_lists(file.root, file.problems) if file.run_plugins(trusted=trusted) else None
-    if file.problems or config is None or file.cluster is None:
-        raise SweepError(map(file.told, file.problems), file.sources)
-    return ClusterSweep(config=config, cluster=file.cluster, plain=file.plain)
+    config = file.checked(validate_lists(file.root, file.problems) if file.run_plugins(trusted=trusted) else None)
+    return ClusterSweep(config=config, cluster=file.checked(file.cluster), plain=file.plain)
 
 
 def load_places(path_or_name: str | Path, overrides: Sequence[str] = (), *, site: Path | None = None) -> SweepPlaces:
@@ -92,23 +90,14 @@ def load_places(path_or_name: str | Path, overrides: Sequence[str] = (), *, site
     The whole sweep is checked, and is what is returned, unless it has plugins.
     """
     file = _File(path_or_name, overrides, site, "", os.environ)
-    found: SweepPlaces | None
-    if file.root.at(("plugins",)):
-        found = file.part(SweepPlaces)
-    else:
-        found = validate_lists(file.root, file.problems)
-    if file.problems or found is None:
-        raise SweepError(map(file.told, file.problems), file.sources)
-    return found
+    has_plugins = file.root.at(("plugins",))
+    return file.checked(file.part(SweepPlaces) if has_plugins else validate_lists(file.root, file.problems))
 
 
 def load_data(path_or_name: str | Path) -> DataConfig:
     """Read the `data` of a sweep file, which may lack all else, and run its plugins; errors as of `load_sweep`."""
     file = _File(path_or_name, (), None, "", os.environ)
-    found = file.part(SweepData) if file.run_plugins(trusted=False) else None
-    if file.problems or found is None:
-        raise SweepError(map(file.told, file.problems), file.sources)
-    return found.data
+    return file.checked(file.part(SweepData) if file.run_plugins(trusted=False) else None).data
 
 
 def placed(path_or_name: str, overrides: Sequence[str], key: str, message: str) -> str:
@@ -145,6 +134,12 @@ class _File:
     def _refuse(self, root: Document, key: str, why: str) -> None:
         if root.content.pop(key, None) is not None:
             self.problems.append(Problem(root.place((key,)), key, why))
+
+    def checked(self, found: T | None) -> T:
+        """What was found; a `SweepError` with all problems if there are any."""
+        if self.problems or found is None:
+            raise SweepError(map(self.told, self.problems), self.sources)
+        return found
 
     def told(self, problem: Problem) -> Problem:
         """A problem as it is told: one of a setting from a shipped sweep with the line for the user's own file."""

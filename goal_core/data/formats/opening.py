@@ -175,13 +175,8 @@ def _listed(config: DataConfig, report: DataReport) -> Index | None:
         columns |= _columns(split, listing, files, report)
     if layout.corpus:
         columns |= Texts.of(layout.corpus).columns("corpus")
-    about: dict[str, Any] = {
-        "root": str(layout.root),
-        "sources": layout.files,
-        "notes": notes,
-        "duplicates": [],
-        "unspaced": [],
-    }
+    about: dict[str, Any] = {"root": str(layout.root), "sources": layout.files, "notes": notes}
+    about |= {"duplicates": [], "unspaced": []}
     for kind in ("features", "texts"):
         arrays = {split: getattr(listing, kind) for split, listing in listings.items()}
         about[kind] = {split: asdict(array) for split, array in arrays.items() if array is not None}

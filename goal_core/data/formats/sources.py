@@ -12,6 +12,7 @@ import re
 import tarfile
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from functools import cache, partial
 from itertools import chain, groupby, pairwise
 from pathlib import Path
@@ -34,7 +35,6 @@ from goal_sweep.goal_core.data.formats.tables import (
 )
 
 _Load = Callable[[tarfile.TarInfo], Any]
-_Reading = Callable[[tarfile.TarInfo], Sequence[str]]
 _Found = tuple[str, Sequence[Path], Iterator[Row], Sequence[str]]
 _COLUMNS = ("image", "caption", "split")
 _COMPRESSED = (".tar.gz", ".tgz", ".tar.bz2", ".tar.xz", ".tar.zst")
@@ -236,7 +236,7 @@ def _shards(root: Path, shards: Sequence[Path], config: SourceConfig, said: list
                 yield row._replace(split=own)
 
 
-def _sample(key: str, name: str, members: Sequence[tarfile.TarInfo], config: SourceConfig, read: _Reading) -> Row:
+def _sample(key: str, name: str, members: Sequence[tarfile.TarInfo], config: SourceConfig, read: _Load) -> Row:
     """A sample's picture and captions: of `KEY.txt`, or of `KEY.json` where that has none or a column is named.
 
     Those of a member with another word in its name, as in `KEY.en.txt`, count where neither has any.
@@ -276,12 +276,9 @@ def _content(shard: tarfile.TarFile, name: str, member: tarfile.TarInfo) -> Any:
 
 def _said_of_split(load: _Load, members: Sequence[tarfile.TarInfo], column: str, where: str) -> str:
     """The split that a sample's `KEY.json` says; without a column, one that cannot be read says none."""
-    try:
+    stored = None
+    with suppress(*[DataError] * (not column)):
         stored = next((load(one) for one in members if _rank(one) == 1), None)
-    except DataError:
-        if column:
-            raise
-        return ""
     said = stored.get(column or "split") if isinstance(stored, dict) else None
     return layout.split_named(said, f"{where}: {column}") if column else layout.split_of(said)
 

@@ -188,6 +188,7 @@ def test_of_two_columns_for_one_thing_the_one_that_is_read_is_said(
     [
         ('image,caption\n0.png,a\n1.png,"a "big" hat"\n2.png,b\n', r"t\.csv:3: .*write a double quote twice"),
         ('image,caption\n"0"x.png,a\n', r"t\.csv:2: "),
+        ('sep=,\nimage,caption\n"0"x.png,a\n', r"t\.csv:3: "),
         ('image,caption\n0.png,a\n1.png,"b\n2.png;c\n', r"t\.csv:3: .*end of data"),
         ("image,caption\nhttps://example.org/0.png,a\n", "row 1: image is a URL.*download"),
         (f"\n{TABLE}", "is empty, or its first line is"),
@@ -343,7 +344,7 @@ def test_a_list_is_read_or_refused_in_every_layout(tmp_path: Path, text: str) ->
     kinds: Any = {SourceConfig: {}, KarpathyConfig: {}, PrecompConfig: {}, kinds_of_data.XvlmJsonConfig: files}
     for root, kind, how in ((tmp_path / "t.parquet", SourceConfig, {}), *((tmp_path, *one) for one in kinds.items())):
         if text in _REFUSED or (kind is PrecompConfig and "cat" in text):
-            refuse(root, "looks like a list|must be a caption|holds a list", kind, **how)
+            refuse(root, "looks like a list|must be a caption|holds a list|there is no caption", kind, **how)
         else:
             captions = [text] if text in _KEPT else ["a dog", "a cat"][: 1 + ("cat" in text)]
             assert list(opened(root, kind, **how).splits["val"].captions)[: len(captions)] == captions

@@ -223,7 +223,7 @@ def test_a_script_without_spaces_is_said(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("cell", ["nan", "None", r"\N"])
 def test_words_for_no_caption_are_none(data: Path, cell: str) -> None:
-    with pytest.raises(DataError, match="row 2: caption must be a caption"):
+    with pytest.raises(DataError, match=r"row 2: caption is .*, which programs write"):
         opened(written(data, f"image,caption,split\n0.png,a None,train\n1.png,{cell},val\n"))
 
 
