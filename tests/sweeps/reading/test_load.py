@@ -252,11 +252,14 @@ def test_more_seeds_than_a_file_names_continue_its_numbers(write: Write, errors_
         assert "more seeds follow those of the sweep file" in errors_of("small.yaml", f"seeds={wrong}", "seeds=+1")[0]
 
 
-def test_a_word_count_changes_nothing_where_the_model_brings_a_tokenizer(write: Write, small_text: str) -> None:
+def test_a_word_count_changes_nothing_where_the_model_brings_a_tokenizer(
+    write: Write, small_text: str, capfd: pytest.CaptureFixture[str]
+) -> None:
     count = "data.min_word_count=7"
     assert load_sweep(write(), [count]).data.min_word_count == 7
     brings = [count, "model.text={encoder: distilbert}"]
     assert load_sweep(write(), brings) == load_sweep(write(), brings[1:])
+    assert capfd.readouterr().err.count("data.min_word_count 7 has no effect") == 1
 
 
 def test_a_file_of_the_folder_is_suggested(write: Write) -> None:

@@ -184,7 +184,7 @@ def test_backbones_by_name(write: Write, small_text: str) -> None:
         ("seeds.5=1", "--set seeds.5 |  | seeds | '5' | 0, 1"),
         ("name.x=1", "--set name.x |  | name | single value"),
         ("extends=quickstart", "--set extends |  | file"),
-        ("data.root=a/b #c", "--set data.root |  | comment | quotes"),
+        ("data.root=a/b #c", "--set data.root |  | comment | quote the value"),
         ("seeds=[1, 2", "--set seeds |  | not valid YAML"),
         ("data={a: 1, a: 2}", "--set data | a | --set data"),
         ("stages.frozen.epochs=two", "--set stages.frozen.epochs | stages.frozen.epochs | whole number | 'two'"),

@@ -320,6 +320,14 @@ def test_shards_may_say_splits_in_their_objects(tmp_path: Path, name: str, key: 
     refuse(tmp_path, "data.image_column has no meaning for .* WebDataset", image_column="nonsense")
 
 
+def test_an_object_that_cannot_be_read_says_no_split_unless_a_key_of_it_is_asked_for(tmp_path: Path) -> None:
+    shards(tmp_path, {"0.txt": "a", "0.json": '{"id": 1, "id": 2}'})
+    for split in SPLIT_NAMES:
+        (tmp_path / f"{split}-0.tar").rename(tmp_path / f"{split[::-1]}.tar")
+    assert sum(split.num_images for split in opened(tmp_path).splits.values()) == 3
+    refuse(tmp_path, "tar: 0.json is not valid JSON: the key 'id' stands twice", split_column="split")
+
+
 _REFUSED = """[np.str_('a dog'), np.str_('b')]|[nan, 'a dog']|[None, 'a dog']|b'a dog'|b"a man's dog"
 [“a dog”, “a cat”]|Index(['a', 'b'], dtype='object')|deque(['a'])|frozenset({'a'})|dict_values(['a'])|list(['a'])
 <StringArray> ['a', 'b'] Length: 2, dtype: string|{dog,"a brown dog"}|['a' 'b']|nan|None|[null]|[{'caption': 'a'}]"""
