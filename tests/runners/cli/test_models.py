@@ -124,8 +124,8 @@ def test_what_names_no_model_is_one_line(
         (["search", SCENES], "give a sentence"),
         (["evaluate", SCENES, "--set", "stages.frozen.lr=7e-3"], "-> 0.007; train it: goal-sweep launch"),
         (["card", "own.yaml", "--set", "stages.frozen.lr=7e-3"], "-> 0.007; train it: goal-sweep launch"),
-        (["card", SCENES, "--set", "data.num_train=77"], "-> 77; train it: goal-sweep launch"),
-        (["compare", "own.yaml", "con/con", "sig/cir", "--set", "data.num_test=7"], "-> 7; train it: goal-sweep"),
+        (["card", SCENES, "--set", "data.num_train=77"], "data.num_train 400 -> 77"),
+        (["compare", "own.yaml", "con/con", "sig/cir", "--set", "data.num_test=7"], "-> 7, "),
     ):
         assert run(words) == 2, words
         (line,) = capsys.readouterr().err.splitlines()
