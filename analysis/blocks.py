@@ -330,8 +330,8 @@ class BlockResults:
     """By the metric's key."""
     brief: str = "mean ± std of seeds"
     """The most important of the protocol, for the caption of a printed table."""
-    chance: float = 0.0
-    """The rsum up to which an objective is no better than chance; 0 where the ranks are not known."""
+    chance: tuple[float, float] = (0.0, 0.0)
+    """As of `chance_rsum`; zeros where the ranks are not known."""
 
     @property
     def cells(self) -> Mapping[Objective, CellSummary]:
@@ -341,7 +341,7 @@ class BlockResults:
     @property
     def gaps(self) -> list[tuple[str, Gap]]:
         """``(objective, gap)`` for every missing result."""
-        return [(objective_name(objective), gap) for objective, cell in self.cells.items() for gap in cell.gaps]
+        return [(objective_name(*objective), gap) for objective, cell in self.cells.items() for gap in cell.gaps]
 
     @property
     def is_empty(self) -> bool:

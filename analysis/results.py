@@ -14,10 +14,10 @@ import pandas as pd
 import pyarrow as pa
 
 from goal_sweep.analysis.blocks import BLOCK_COLUMNS, OF_EACH, BlockKey, Objective
-from goal_sweep.analysis.wording import configuration_values
+from goal_sweep.analysis.wording import configuration_values, objectives_text
 from goal_sweep.goal_core.basics.files import parquet_table
 from goal_sweep.goal_core.evaluation.metrics import METRICS, RSUM
-from goal_sweep.goal_core.objectives.variants import LOSS, objective_name
+from goal_sweep.goal_core.objectives.variants import LOSS
 from goal_sweep.sweeps.axes import ANY, VARIANT
 from goal_sweep.sweeps.results import DEFAULT, EPOCHS, HEADER_KEY, SETTING, TUNED, Header, ResultsError
 
@@ -175,8 +175,7 @@ def objective_named(header: Header, text: str) -> Objective:
     """One of a sweep's objectives, such as ``con/nca`` or the baseline ``infonce``; else a `ResultsError`."""
     pair, _, triplet = text.partition("/")
     if (pair, triplet or LOSS) not in header.objectives:
-        names = ", ".join(map(objective_name, header.objectives))
-        raise ResultsError(f"{header.sweep} has no objective {text!r}; it has {names}")
+        raise ResultsError(f"{header.sweep} has no objective {text!r}; it has {objectives_text(header.objectives)}")
     return pair, triplet or LOSS
 
 

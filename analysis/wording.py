@@ -3,7 +3,7 @@
 import hashlib
 import re
 from collections.abc import Collection, Iterable, Sequence
-from itertools import groupby
+from itertools import groupby, starmap
 
 from goal_sweep.goal_core.objectives.variants import objective_name
 
@@ -37,6 +37,11 @@ def signed(points: float) -> str:
 def mean_text(mean: float, std: float | None, sign: str = "±") -> str:
     """A mean as printed: ``35.6 ± 0.1``, or ``35.6 ± --`` without a standard deviation (None or NaN)."""
     return f"{mean:.1f} {sign} {'--' if std is None or std != std else f'{std:.1f}'}"
+
+
+def span_text(points: Collection[float]) -> str:
+    """The least and the most of some numbers: ``1.7 to 3.1``, or ``1.7`` where both print alike."""
+    return " to ".join(dict.fromkeys(f"{end:.1f}" for end in (min(points), max(points))))
 
 
 def p_equation(p: float) -> str:
@@ -83,4 +88,4 @@ def list_text(names: Sequence[str]) -> str:
 
 def objectives_text(objectives: Iterable[tuple[str, str]]) -> str:
     """``con/nca, infonce``."""
-    return ", ".join(map(objective_name, objectives))
+    return ", ".join(starmap(objective_name, objectives))

@@ -107,9 +107,16 @@ class Answer:
         return tuple(key for key in self.grid.means if key not in self.top)
 
     @property
-    def untrained(self) -> tuple[Objective, ...]:
-        """The objectives whose mean rsum is no better than chance, in table order; none of another metric."""
-        return tuple(key for key, mean in self.grid.means.items() if self.metric == RSUM and mean <= self.block.chance)
+    def at_chance(self) -> dict[Objective, float]:
+        """The objectives not shown to be better than chance, and their limits of the mean rsum; none of other metrics.
+
+        The limit is 2 standard errors above the mean by chance. Seeds are independent there, so n seeds divide the
+        error by √n. A limit of 600 or more tells nothing.
+        """
+        mean, error = self.block.chance
+        limits = {key: mean + 2 * error / self.grid.cells[key].n ** 0.5 for key in self.grid.means}
+        is_rsum, means = self.metric == RSUM, self.grid.means
+        return {key: limit for key, limit in limits.items() if is_rsum and means[key] <= limit < 600}
 
     @property
     def best_text(self) -> str:

@@ -47,7 +47,7 @@ class Report:
     notes: tuple[str, ...]
     """What a reader must know before reading any number."""
     verdict: tuple[str, ...]
-    """What it says first, in at most three lines; empty if nothing is finished."""
+    """The lines of `verdict`; empty if nothing is finished."""
     said: Mapping[str, Mapping[str, Sequence[str]]]
     """What the tables say, by measure and grid, in sentences."""
     answers: tuple[Answer, ...]
@@ -180,8 +180,8 @@ def page_environment() -> Environment:
         lstrip_blocks=True,
     )
     environment.filters["unbroken"] = unbroken
-    environment.globals.update(measures=MEASURES, slug=measure_slug, objective_name=objective_name)
-    environment.filters["objective_name"] = objective_name
+    environment.globals.update(measures=MEASURES, slug=measure_slug)
+    environment.filters["objective_name"] = lambda key: objective_name(*key)
     return environment
 
 
@@ -237,7 +237,7 @@ def model_card(results: SweepResults, objective: str = "", *, published: tuple[s
         path = "hf_hub_download({!r}, {!r})".format(*published)
     settings, over = results.settings(seeds).iloc[0], seeds_text(list(seeds["seed"]))
     facts = {
-        "objective": objective_name((best["pair"], best["triplet"])),
+        "objective": objective_name(best["pair"], best["triplet"]),
         "data": f"{key.dataset}, fingerprint {key.data_fingerprint}",
         "model": f"{key.framework}, {key.backbone}",
         "stage": key.stage,

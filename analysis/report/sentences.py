@@ -14,7 +14,7 @@ from goal_sweep.analysis.report.answer import Answer, answers_of, weight_changes
 from goal_sweep.analysis.results import SweepResults
 from goal_sweep.analysis.statistics import aggregation
 from goal_sweep.analysis.statistics.comparison import FACTORS, MANY_SEEDS
-from goal_sweep.analysis.wording import count_text, list_text, objectives_text, seeds_text
+from goal_sweep.analysis.wording import count_text, list_text, objectives_text, seeds_text, span_text
 from goal_sweep.goal_core.evaluation.metrics import RSUM
 from goal_sweep.sweeps.axes import value_text
 from goal_sweep.sweeps.results import TUNED
@@ -164,7 +164,7 @@ def _weights(tested: Sequence[Answer]) -> list[str]:
     if not any("con" in own[factor].names for own in tables for factor in FACTORS):
         return []
     clauses = [
-        f"{what} {'gains' if verdict == 'better' else 'costs'} {_span(sizes)} points{_where(len(sizes), tables)}"
+        f"{what} {'gains' if verdict == 'better' else 'costs'} {span_text(sizes)} points{_where(len(sizes), tables)}"
         for (what, verdict), sizes in sorted(weight_changes(tested).items(), key=lambda own: -max(own[1]))
     ]
     mixed = sum(own["interaction"].smallest_p < ALPHA for own in tables)
@@ -172,11 +172,6 @@ def _weights(tested: Sequence[Answer]) -> list[str]:
     less = f", {len(clauses) - _MOST} others less" if len(clauses) > _MOST else ""
     text = ", ".join(clauses[:_MOST]) + less or "no weight differs significantly"
     return [f"Against con, averaged over the other weight: {text}{depends}."]
-
-
-def _span(sizes: Sequence[float]) -> str:
-    low, high = f"{min(sizes):.1f}", f"{max(sizes):.1f}"
-    return low if low == high else f"{low} to {high}"
 
 
 def _where(number: int, tables: Sequence[object]) -> str:

@@ -1,17 +1,18 @@
-"""What a sweep says in three lines, by the sum of all recalls: what to use, what beats the triplet loss, what to avoid.
+"""What a sweep says first, by the sum of all recalls: what to use, what beats the triplet loss, what to avoid.
 
-Their numbers are those of the report's tables.
+The numbers are those of the report's tables.
 """
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from itertools import starmap
 from math import isnan
 
 from goal_sweep.analysis.blocks import Objective
 from goal_sweep.analysis.report.answer import Answer, answers_of, weight_changes
-from goal_sweep.analysis.statistics.aggregation import Inputs, images_text
+from goal_sweep.analysis.statistics.aggregation import Inputs, few_images_warning
 from goal_sweep.analysis.statistics.comparison import MANY_SEEDS, seeds_to_settle
-from goal_sweep.analysis.wording import count_text, duration_text, list_text
+from goal_sweep.analysis.wording import count_text, duration_text, list_text, signed, span_text
 from goal_sweep.goal_core.evaluation.metrics import RSUM
 from goal_sweep.goal_core.objectives.variants import LITERATURE, objective_name
 from goal_sweep.sweeps.results import BASELINE, TUNED
@@ -22,19 +23,19 @@ _MOST = 2
 
 
 def verdict(inputs: Inputs) -> tuple[str, ...]:
-    """At most three lines, and one of few test images; none before something is finished.
+    """At most three lines, and a warning of few test images; none before something is finished.
 
-    A tuned sweep's are about the tuned grid. Where a sweep has several tables, such as one for each backbone, each line
-    says in how many it holds. Objectives no better than chance are named in the place of what to avoid.
+    A tuned sweep's are about the tuned grid. Where a sweep has several tables, such as one for each backbone, a line
+    says in how many it holds, or names the only one. Objectives not shown to be better than chance are named in the
+    place of what to avoid.
     """
-    answers, images = _answers(inputs), images_text(inputs.results.counted)
-    if not answers:
-        return ()
-    trained, second = [answer for answer in answers if answer.best not in answer.untrained], ""
-    first = _use_in(trained) if trained and len(answers) > 1 else "".join(map(_use, trained))
-    if trained and not any(BASELINE in answer.untrained for answer in trained):
-        second = " ".join(filter(None, (_beats(trained), _price(inputs))))
-    few = images * images.startswith("FEW")
+    answers = _answers(inputs)
+    trained = [answer for answer in answers if answer.best not in answer.at_chance]
+    first = _use_in(trained) if len(trained) > 1 else ""
+    if len(trained) == 1:
+        first = _label(trained[0], answers) + _use(trained[0])
+    second = " ".join(filter(None, (_beats(answers, trained), _price(inputs))))
+    few = few_images_warning(inputs.results.counted) if answers else ""
     return tuple(filter(None, (first, second, _at_chance(answers) or _avoid(answers), few)))
 
 
@@ -45,7 +46,7 @@ def more_seeds(inputs: Inputs) -> int | None:
 
 def known_names(names: Iterable[tuple[str, str]]) -> str:
     """What the literature calls some of the objectives, such as "con/con: triplet loss; con/nca: NT-Xent loss"."""
-    return "; ".join(f"{name}: {LITERATURE[name]}" for name in map(objective_name, names) if name in LITERATURE)
+    return "; ".join(f"{name}: {LITERATURE[name]}" for name in starmap(objective_name, names) if name in LITERATURE)
 
 
 def _answers(inputs: Inputs) -> list[Answer]:
@@ -54,17 +55,22 @@ def _answers(inputs: Inputs) -> list[Answer]:
     return [one for one in answers if one.metric == RSUM and (not is_tuned or one.block.key.grid == TUNED)]
 
 
-def _unsettled(inputs: Inputs) -> list[tuple[Objective, Objective, int | None]]:
-    """The best of each table where others are as good within noise, its rival, and the seeds that would settle them.
+def _label(answer: Answer, answers: Sequence[Answer]) -> str:
+    """The name of a table, where there are several."""
+    return f"{answer.block.key.title}: " if len(answers) > 1 else ""
+
+
+def _unsettled(inputs: Inputs) -> list[tuple[Answer, Objective, int | None]]:
+    """The tables where others are as good as the best within noise, its rival, and the seeds that would settle them.
 
     The rival is con/con if it is among them, else the one with the highest mean, but not beside several equal best.
     """
     found = []
     for answer in _answers(inputs):
-        near = [key for key in answer.others if key in answer.grid.comparison.near and key not in answer.untrained]
+        near = [key for key in answer.others if key in answer.grid.comparison.near and key not in answer.at_chance]
         if BASELINE in near or (near and len(answer.top) == 1):
             rival = BASELINE if BASELINE in near else max(near, key=answer.grid.means.__getitem__)
-            found.append((answer.best, rival, seeds_to_settle(answer.grid.comparison, answer.best, rival)))
+            found.append((answer, rival, seeds_to_settle(answer.grid.comparison, answer.best, rival)))
     return found
 
 
@@ -74,7 +80,9 @@ def _price(inputs: Inputs) -> str:
     if not unsettled:
         return ""
     known = [one for one in unsettled if one[2] is not None] or unsettled
-    what = " against ".join(map(objective_name, known[0][:2]))
+    answer, rival, _ = known[0]
+    title = f" ({answer.block.key.title})" if len(_answers(inputs)) > 1 else ""
+    what = f"{objective_name(*answer.best)} against {objective_name(*rival)}{title}"
     if len(unsettled) > 1:
         what = f"the best in {len(known)} of {len(unsettled)} open tables"
     if more is None:
@@ -89,56 +97,63 @@ def _price(inputs: Inputs) -> str:
 def _use(answer: Answer) -> str:
     """What to use, where something is significantly better than all others or than con/con; else that nothing is."""
     comparison, gain, number = answer.grid.comparison, answer.grid.gain, len(answer.others)
-    level = [key for key in answer.others if key in comparison.near | comparison.untested]
-    what, mean = _counted(answer.top, "equal objectives"), f"mean rsum ({answer.mean} of 600)"
+    near, few = ([key for key in answer.others if key in own] for own in (comparison.near, comparison.untested))
+    others, mean, equal = f"of the {number} others", f"mean rsum ({answer.mean} of 600)", "equal objectives"
     if not number:
-        return f"{what}: {mean}."
-    lower = (
-        f"{_counted(level, f'of the {number} others')} {'is' if len(level) == 1 else 'are'} not significantly lower."
-    )
-    if not comparison.is_tested:
-        lower = "nothing is tested: add seeds."
-    elif 1 < number == len(level):
-        lower = f"none of the {number} others is significantly lower."
-    if not level or (gain is not None and gain.verdict == "better"):
-        return f"Use {what}: highest {mean}; {lower if level else 'all others are significantly lower.'}"
-    return f"No winner: {what} {'has' if len(answer.top) == 1 else 'have'} the highest {mean}, but {lower}"
+        return f"{_counted(answer.top, equal)}: {mean}."
+    if len(comparison.untested) == len(comparison.names) - 1:
+        few = [answer.best]
+    lower = f"none {others} is" if 1 < number == len(near) else f"{_counted(near, others, 'is', 'are')} not"
+    said = [f"{lower} significantly lower"] * bool(near)
+    said += [f"{_counted(few, others, 'has', 'have')} too few seeds to be tested"] * bool(few)
+    text = ", and ".join(said) if comparison.is_tested else "nothing is tested: add seeds"
+    if not said or (gain is not None and gain.verdict == "better"):
+        worse = _counted(answer.others, "", "is", "are") if number <= _MOST else "all others are"
+        return f"Use {_counted(answer.top, equal)}: highest {mean}; {text or f'{worse} significantly lower'}."
+    return f"No winner: {_counted(answer.top, equal, 'has', 'have')} the highest {mean}, but {text}."
 
 
 def _use_in(answers: Sequence[Answer]) -> str:
     tops = Counter(name for answer in answers for name in answer.top).most_common(_MOST + 1)
-    counts = list_text([f"{objective_name(name)} ({number})" for name, number in tops])
+    counts = list_text([f"{objective_name(*name)} ({number})" for name, number in tops])
     return f"Highest mean rsum in {count_text(len(answers), 'table')}: {counts}."
 
 
-def _beats(answers: Sequence[Answer]) -> str:
-    compared = [answer for answer in answers if answer.grid.comparison.from_baseline]
-    if not compared:
-        return f"There is no {_LOSS} to compare with." if len(answers[0].grid.means) > 1 else ""
-    changes = [answer.grid.comparison.from_baseline for answer in compared]
-    better = [[key for key, change in own.items() if change.verdict == "better"] for own in changes]
-    if len(compared) > 1:
-        number = sum(map(bool, better))
-        return f"{_LOSS} is beaten significantly in {number or 'none'} of {len(compared)} tables."
-    (answer,), (names,) = compared, better
-    gain = answer.grid.gain
-    if BASELINE in answer.top or gain is None or not answer.grid.comparison.is_tested:
+def _beats(answers: Sequence[Answer], trained: Sequence[Answer]) -> str:
+    """What beats con/con in the tables that trained, where con/con did and can be tested."""
+    if not any(BASELINE in one.grid.means for one in trained):
+        return f"There is no {_LOSS} to compare with." if any(len(one.grid.means) > 1 for one in trained) else ""
+    fair = [one for one in trained if BASELINE not in one.at_chance and one.grid.comparison.is_tested]
+    verdicts = [{key: own.verdict for key, own in one.grid.comparison.from_baseline.items()} for one in fair]
+    tested = [(one, own) for one, own in zip(fair, verdicts, strict=True) if {*own.values()} - {"not tested"}]
+    if not tested:
+        return f"{_LOSS} has too few seeds to be compared." if any(one.grid.gain for one in fair) else ""
+    if len(tested) > 1:
+        number = sum("better" in own.values() for _, own in tested)
+        return f"{_LOSS} is beaten significantly in {number or 'none'} of {len(tested)} tables."
+    answer, own = tested[0]
+    if BASELINE in answer.top or (gain := answer.grid.gain) is None:
         return ""
-    who = f"{_counted(names, 'objectives')} beat{'s' * (len(names) == 1)}" if names else "Nothing beats"
-    points = gain.text.replace(" (", " points of rsum (95 % interval ")
-    return f"{who} {_LOSS} significantly: {objective_name(answer.best)} is at {points}."
+    names = [key for key, verdict in own.items() if verdict == "better"]
+    who = _counted(names, "objectives", "beats", "beat") if names else "Nothing beats"
+    found = f"is at {signed(gain.estimate)} points of rsum (95 % interval {signed(gain.low)} to {signed(gain.high)})"
+    if isnan(gain.reach):
+        found = "has too few seeds to be compared"
+    return f"{_label(answer, answers)}{who} {_LOSS} significantly: {objective_name(*answer.best)} {found}."
 
 
 def _at_chance(answers: Sequence[Answer]) -> str:
-    """The objectives that did not train; empty where all did."""
-    found = [answer.untrained for answer in answers if answer.untrained]
-    names = [objective_name(name) for name in dict.fromkeys(name for own in found for name in own)]
-    if all(len(answer.untrained) == len(answer.grid.means) for answer in answers):
-        return "No objective is better than chance: none trained, so comparing them says little."
-    where = f" in {len(found)} of {len(answers)} tables" if len(answers) > 1 else ""
-    are, they, them = ("is", "it", "it") if len(names) == 1 else ("are", "they", "them")
-    said = f"{are} no better than chance{where}: {they} did not train, so comparing {them} says little."
-    return f"{list_text(names)} {said}" if names else ""
+    """The objectives not shown to be better than chance; empty where all are."""
+    limits = [limit for answer in answers for limit in answer.at_chance.values()]
+    if not limits:
+        return ""
+    names = list(starmap(objective_name, dict.fromkeys(name for answer in answers for name in answer.at_chance)))
+    who = f"{list_text(names)} {'is' if len(names) == 1 else 'are'} not"
+    if all(len(answer.at_chance) == len(answer.grid.means) for answer in answers):
+        who = "No objective is"
+    tables = f" in {sum(bool(one.at_chance) for one in answers)} of {len(answers)} tables" if len(answers) > 1 else ""
+    limit = f"limit {span_text(limits)} of 600"
+    return f"{who} shown to be better than chance{tables} ({limit}), so a comparison says little."
 
 
 def _avoid(answers: Sequence[Answer]) -> str:
@@ -148,11 +163,12 @@ def _avoid(answers: Sequence[Answer]) -> str:
     over = ", averaged over the other weight" if means else ""
     if not means and len(answers) == 1:
         changes = answers[0].grid.comparison.from_baseline
-        means = {objective_name(key): -one.estimate for key, one in changes.items() if one.verdict == "worse"}
+        means = {objective_name(*key): -one.estimate for key, one in changes.items() if one.verdict == "worse"}
     worst = sorted(means, key=lambda what: -means[what])[:_MOST]
     return f"Avoid {' and '.join(f'{what} ({-means[what]:.1f} points)' for what in worst)}{over}." if worst else ""
 
 
-def _counted(names: Sequence[tuple[str, str]], what: str) -> str:
-    """Up to two names; or the number of them."""
-    return " and ".join(map(objective_name, names)) if len(names) <= _MOST else f"{len(names)} {what}"
+def _counted(names: Sequence[Objective], what: str, *verbs: str) -> str:
+    """Up to two names, or the number of them; then the verb, of which the singular and the plural are given."""
+    who = " and ".join(starmap(objective_name, names)) if len(names) <= _MOST else f"{len(names)} {what}"
+    return " ".join((who, *verbs[len(names) > 1 :][:1]))

@@ -140,16 +140,20 @@ def _protocol(results: SweepResults, key: BlockKey, runs: pd.DataFrame) -> str:
             f" TUNED GRID: each objective has the settings that were the best of at most {tune.budget} candidates by "
             f"{tune.metric} with {seeds_text(tune.seeds)}."
         )
-    parts = f"{said} {_selection(results, key)}{_views(results, key, runs)}", images_text(runs, warn=False)
+    parts = f"{said} {_selection(results, key)}{_views(results, key, runs)}", images_text(runs)
     return f"{' '.join(filter(None, parts))} Data fingerprint {key.data_fingerprint}."
 
 
-def images_text(runs: pd.DataFrame, *, warn: bool = True) -> str:
-    """The number of test images, R@1 by chance, and a warning of few images; empty where no training has its ranks."""
-    if not (number := len(_captions(runs))):
-        return ""
-    said = f"{number:,} test images; chance R@1 is {100 / number:.3g} %"
-    return f"FEW IMAGES: {said}, and {few}." if warn and (few := few_images(number)) else f"{said}."
+def images_text(runs: pd.DataFrame) -> str:
+    """The number of test images and R@1 by chance; empty where no training has its ranks."""
+    number = len(_captions(runs))
+    return f"{number:,} test images; chance R@1 is {100 / number:.3g} %." if number else ""
+
+
+def few_images_warning(runs: pd.DataFrame) -> str:
+    """What fewer than 100 test images tell; empty where they are more, or no training has its ranks."""
+    number = len(_captions(runs))
+    return f"FEW IMAGES: with {number} test images, {few}." if number and (few := few_images(number)) else ""
 
 
 def _captions(runs: pd.DataFrame) -> NDArray[np.int64]:

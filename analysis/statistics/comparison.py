@@ -26,7 +26,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy.interpolate import CubicSpline
 from scipy.optimize import brentq
-from scipy.stats import f, hypergeom, studentized_range
+from scipy.stats import f, studentized_range
 
 from goal_sweep.analysis.blocks import ALPHA, Array, CellSummary, Comparison, Name, Objective, Weights
 from goal_sweep.goal_core.evaluation.metrics import METRICS, RECALLS_AT, SUMMED
@@ -184,8 +184,8 @@ def _has_outlying(variances_K: Array, runs: int) -> bool:
     return bool(variances_K.max() / variances_K.sum() > 1 / (1 + (num - 1) / quantile))
 
 
-def chance_rsum(captions_N: Ranks) -> float:
-    """The rsum, in points, up to which a model is no better than chance: its mean by chance and 2 standard errors.
+def chance_rsum(captions_N: Ranks) -> tuple[float, float]:
+    """The mean rsum of a model by chance, in points, and an upper bound of its standard error.
 
     By chance the rank r of the first of a query's c right answers among M is uniform over their places. A query scores
     s = 1[r <= 1] + 1[r <= 5] + 1[r <= 10], where with K at most M::
@@ -193,21 +193,23 @@ def chance_rsum(captions_N: Ranks) -> float:
         P(r <= K) = 1 - C(M - c, K) / C(M, K),  E s = sum of P(r <= K),  E s² = 5 P(r <= 1) + 3 P(r <= 5) + P(r <= 10)
 
     Queries of one image are not independent, so each direction counts N of them, and nor are directions: a pair that is
-    similar by chance ranks well in both. So their standard errors add.
+    similar by chance ranks well in both. So their standard errors add, which is never too little.
 
     Args:
-        captions_N: the number of captions of each test image; 0 is the result without any.
+        captions_N: the number of captions of each test image, at least 1; both results are 0 without any.
 
     Source: the hypergeometric distribution, Feller 1968, "An Introduction to Probability Theory", volume 1, II.6.
     """
     if not (num := len(captions_N)):
-        return 0.0
-    total = 0.0
+        return 0.0, 0.0
+    mean, error, places = 0.0, 0.0, np.arange(max(RECALLS_AT))[:, None]
     for counts, items in ((captions_N, captions_N.sum()), (np.ones(num), num)):
-        p_KN = np.stack([1 - hypergeom.pmf(0, items, counts, min(k, items)) for k in RECALLS_AT])
+        misses = np.clip((items - counts - places) / np.maximum(items - places, 1), 0, 1)
+        p_KN = 1 - misses.cumprod(axis=0)[np.array(RECALLS_AT) - 1]
         variances_N = np.array([5, 3, 1]) @ p_KN - p_KN.sum(axis=0) ** 2
-        total += p_KN.sum(axis=0).mean() + 2 * np.sqrt(variances_N.mean() / num)
-    return 100 * float(total)
+        mean += 100 * float(p_KN.sum(axis=0).mean())
+        error += 100 * float(np.sqrt(max(variances_N.mean(), 0) / num))
+    return mean, error
 
 
 def saved_ranks(ranks: bytes) -> tuple[Ranks, Ranks, Ranks]:

@@ -61,7 +61,7 @@ class Pair:
     @property
     def titles(self) -> tuple[str, str]:
         """Both objectives for a reader."""
-        return objective_name(self.names[0]), objective_name(self.names[1])
+        return objective_name(*self.names[0]), objective_name(*self.names[1])
 
     @cached_property
     def hits(self) -> dict[str, NDArray[np.bool_]]:

@@ -60,7 +60,7 @@ class OpenedCheckpoint:
         return {
             "cell": description.cell,
             "stage": description.stage,
-            "objective": objective_name((description.objective["pair"], description.objective["triplet"])),
+            "objective": objective_name(description.objective["pair"], description.objective["triplet"]),
             "seed": description.seed,
             "epoch": self.epoch,
             "trained_on": self.trained_on,

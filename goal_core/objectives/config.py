@@ -39,7 +39,7 @@ class ObjectiveConfig:
     @property
     def name(self) -> str:
         """The name in tables and logs, such as `sig-ms/cir`, or `infonce` of a baseline."""
-        return objective_name((self.pair, self.triplet))
+        return objective_name(self.pair, self.triplet)
 
     def resolved(self) -> dict[str, Value]:
         """Everything that decides the gradient: both names and all parameters, defaults filled in.

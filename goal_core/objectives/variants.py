@@ -35,9 +35,9 @@ VARIANTS: Final[Mapping[str, tuple[Overrides, Overrides]]] = {
 """
 
 
-def objective_name(objective: tuple[str, str]) -> str:
+def objective_name(pair: str, triplet: str) -> str:
     """An objective for a reader: ``con/nca``, or ``infonce`` of a baseline."""
-    return "/".join(objective).removesuffix(f"/{LOSS}")
+    return pair if triplet == LOSS else f"{pair}/{triplet}"
 
 
 def entries_of(pair: str, triplet: str) -> tuple[Entry[Any], ...]:
@@ -68,7 +68,7 @@ def resolve_parameters(pair: str, triplet: str, variant: str, given: Mapping[str
     problems = []
     for name, value in given.items():
         if name not in values:
-            known, what = ", ".join(values) or "none", objective_name((pair, triplet))
+            known, what = ", ".join(values) or "none", objective_name(pair, triplet)
             problems.append(f"{what} has no parameter {name!r}{nearest(name, values)}; it has: {known}")
             continue
         owner = next(entry for entry in entries_of(pair, triplet) if name in entry.parameters)

@@ -58,7 +58,7 @@ def _words(ctx: typer.Context) -> list[str]:
 def _objectives(sweep: str, incomplete: str) -> list[str]:
     config = _read(sweep)
     names = OBJECTIVES if config is None else config.objectives.names
-    return _beginning(map(objective_name, names), incomplete)
+    return _beginning((objective_name(*name) for name in names), incomplete)
 
 
 def _read(sweep: str) -> SweepConfig | None:

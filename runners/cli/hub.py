@@ -77,7 +77,7 @@ def _front_matter(best: Mapping[str, Any], repository: str, licence: str) -> str
         license=licence or None,
         library_name="goal-sweep",
         pipeline_tag="feature-extraction",  # the hub has no tag for retrieval of images by text
-        tags=[task, best["framework"], best["backbone"], objective_name((best["pair"], best["triplet"]))],
+        tags=[task, best["framework"], best["backbone"], objective_name(best["pair"], best["triplet"])],
         model_name=repository.partition("/")[2],
         eval_results=[result(round(float(best[m.test]), 2), metric_name=m.title) for m in METRICS.values()],
         widget=[{"text": "a red flag"}, {"text": "two people on a beach"}],

@@ -123,7 +123,7 @@ def print_result(result: ReportResult, console: Console, settle: str = "") -> No
     counts = ", ".join(f"{count} {status}" for status, count in result.missing.items() if count)
     missing = f" ({counts}; gaps are marked)" if counts else ""
     console.print(f"report: {result.num_counted} of {result.num_expected} results{missing}")
-    for text in dict.fromkeys(filter(None, (*result.verdict, images_text(result.inputs.results.counted)))):
+    for text in filter(None, (*result.verdict, images_text(result.inputs.results.counted))):
         shown = fill(text, console.width, initial_indent=" " * 8, subsequent_indent=" " * 10, break_on_hyphens=False)
         console.print(shown, markup=False)
     if settle:

@@ -98,7 +98,7 @@ def name_of(row: Row) -> str:
 def params_of(row: Row) -> dict[str, str]:
     """The parameters of a training's run: its objective, and the settings that its key hashes, which never change."""
     settings = ((name.removeprefix(SETTING), text) for name, text in row.items() if name.startswith(SETTING))
-    return {OBJECTIVE: objective_name((row["pair"], row["triplet"]))} | {name: text for name, text in settings if text}
+    return {OBJECTIVE: objective_name(row["pair"], row["triplet"])} | {name: text for name, text in settings if text}
 
 
 def final_of(row: Row) -> LoggedStep:

@@ -42,7 +42,7 @@ def change_table(
     names = dict.fromkeys(name for block in blocks for name, cell in block.cells.items() if cell.requested)
     for name in (name for name in names if name not in without):
         first, *others = (block.grids[metric.key].cells.get(name, _NONE) for block in blocks)
-        rows.append((objective_name(name), first.text(), *(text for cell in others for text in _change(first, cell))))
+        rows.append((objective_name(*name), first.text(), *(text for cell in others for text in _change(first, cell))))
     heads = [name for name, _ in columns]
     head = ("objective", heads[0], *(word for name in heads[1:] for word in (name, "change")))
     return TextTable(title=title, head=head, rows=tuple(rows), note=note)
@@ -170,8 +170,8 @@ def _counts(comparisons: Iterable[comparison.CellComparisons]) -> str:
 def _comparison_table(key: BlockKey, metric: Metric, cells: comparison.CellComparisons) -> TextTable:
     """A grid of the paper and the sweep, and the differences."""
     rows = [
-        ("/".join(name), cell.theirs.text(), cell.ours.text(), signed(cell.change), p_equation(cell.p), cell.verdict)
-        for name, cell in cells.items()
+        (objective_name(*name), one.theirs.text(), one.ours.text(), signed(one.change), p_equation(one.p), one.verdict)
+        for name, one in cells.items()
     ]
     mean = fmean(cell.change for cell in cells.values())
     return TextTable(
@@ -274,7 +274,7 @@ def _choice_table(header: Header, key: BlockKey, studies: list[Study]) -> TextTa
         scored = sum(candidate.score is not None for candidate in study.candidates)
         which = "nothing" if study.choice is None else "the default" if study.choice.default else f"no. {study.chosen}"
         texts = ["--" if score is None else f"{score:.1f}" for score in scores]
-        rows.append((objective_name(study.objective), which, *chosen, *texts, gain, str(scored)))
+        rows.append((objective_name(*study.objective), which, *chosen, *texts, gain, str(scored)))
     metric = "" if header.tune is None else header.tune.metric
     head = ("objective", "chosen", *header.dimensions, f"{metric} of the default", f"{metric} of the choice")
     return TextTable(
