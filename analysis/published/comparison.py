@@ -55,10 +55,8 @@ def published_key(key: BlockKey) -> tuple[str, str, str, str]:
 
 def _grid(metric: Metric, rows: pd.DataFrame) -> Grid:
     printed = {(str(row["pair"]), str(row["triplet"])): row for row in rows.to_dict("records")}
-    cells = {
-        objective: CellSummary(mean=float(printed[objective]["mean"]), std=float(printed[objective]["std"]), n=NUM_RUNS)
-        for objective in OBJECTIVES
-    }
+    numbers = {name: (float(printed[name]["mean"]), float(printed[name]["std"])) for name in OBJECTIVES}
+    cells = {name: CellSummary(mean=mean, std=std, n=NUM_RUNS) for name, (mean, std) in numbers.items()}
     return Grid(metric=metric, cells=cells)
 
 

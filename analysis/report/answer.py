@@ -113,10 +113,9 @@ class Answer:
         The limit is 2 standard errors above the mean by chance. Seeds are independent there, so n seeds divide the
         error by √n. A limit of 600 or more tells nothing.
         """
-        mean, error = self.block.chance
-        limits = {key: mean + 2 * error / self.grid.cells[key].n ** 0.5 for key in self.grid.means}
-        is_rsum, means = self.metric == RSUM, self.grid.means
-        return {key: limit for key, limit in limits.items() if is_rsum and means[key] <= limit < 600}
+        (mean, error), means = self.block.chance, self.grid.means
+        limits = {key: mean + 2 * error / self.grid.cells[key].n ** 0.5 for key in means}
+        return {key: size for key, size in limits.items() if self.metric == RSUM and means[key] <= size < 600}
 
     @property
     def best_text(self) -> str:

@@ -67,11 +67,8 @@ def _model_text(key: BlockKey) -> str:
 def _tabular(grids: Sequence[Grid], colour: str) -> str:
     """Both directions of a block side by side."""
     scaled = [(grid, scale_of(grid, colour)) for grid in grids]
-    heads = [
-        (latex_text(DIRECTION_TITLES[grid.metric.direction]), _weight("T", triplet))
-        for grid in grids
-        for triplet in grid.triplets
-    ]
+    titles = [(latex_text(DIRECTION_TITLES[grid.metric.direction]), grid) for grid in grids]
+    heads = [(title, _weight("T", triplet)) for title, grid in titles for triplet in grid.triplets]
     rows = {}
     for letter, name, objectives in grids[0].rows:
         rest = [("", "")] * (len(grids[0].triplets) - len(objectives))

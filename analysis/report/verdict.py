@@ -15,7 +15,7 @@ from goal_sweep.analysis.statistics.comparison import MANY_SEEDS, seeds_to_settl
 from goal_sweep.analysis.wording import count_text, duration_text, list_text, signed, span_text
 from goal_sweep.goal_core.evaluation.metrics import RSUM
 from goal_sweep.goal_core.objectives.variants import LITERATURE, objective_name
-from goal_sweep.sweeps.results import BASELINE, TUNED
+from goal_sweep.sweeps.results import BASELINE
 
 _LOSS = "con/con (the triplet loss)"
 _MOST = 2
@@ -50,9 +50,8 @@ def known_names(names: Iterable[tuple[str, str]]) -> str:
 
 
 def _answers(inputs: Inputs) -> list[Answer]:
-    is_tuned = inputs.results.main_grid == TUNED
-    answers = answers_of(inputs.answered)
-    return [one for one in answers if one.metric == RSUM and (not is_tuned or one.block.key.grid == TUNED)]
+    place = RSUM, inputs.results.main_grid
+    return [answer for answer in answers_of(inputs.answered) if (answer.metric, answer.block.key.grid) == place]
 
 
 def _label(answer: Answer, answers: Sequence[Answer]) -> str:
@@ -101,8 +100,7 @@ def _use(answer: Answer) -> str:
     others, mean, equal = f"of the {number} others", f"mean rsum ({answer.mean} of 600)", "equal objectives"
     if not number:
         return f"{_counted(answer.top, equal)}: {mean}."
-    if len(comparison.untested) == len(comparison.names) - 1:
-        few = [answer.best]
+    few = [answer.best] if len(comparison.untested) == len(comparison.names) - 1 else few
     lower = f"none {others} is" if 1 < number == len(near) else f"{_counted(near, others, 'is', 'are')} not"
     said = [f"{lower} significantly lower"] * bool(near)
     said += [f"{_counted(few, others, 'has', 'have')} too few seeds to be tested"] * bool(few)
@@ -124,17 +122,16 @@ def _beats(answers: Sequence[Answer], trained: Sequence[Answer]) -> str:
     if not any(BASELINE in one.grid.means for one in trained):
         return f"There is no {_LOSS} to compare with." if any(len(one.grid.means) > 1 for one in trained) else ""
     fair = [one for one in trained if BASELINE not in one.at_chance and one.grid.comparison.is_tested]
-    verdicts = [{key: own.verdict for key, own in one.grid.comparison.from_baseline.items()} for one in fair]
-    tested = [(one, own) for one, own in zip(fair, verdicts, strict=True) if {*own.values()} - {"not tested"}]
+    changes = [(one, one.grid.comparison.from_baseline.items()) for one in fair]
+    tested = [(one, own) for one, own in changes if not all(isnan(change.reach) for _, change in own)]
+    better = [[key for key, change in own if change.verdict == "better"] for _, own in tested]
     if not tested:
         return f"{_LOSS} has too few seeds to be compared." if any(one.grid.gain for one in fair) else ""
     if len(tested) > 1:
-        number = sum("better" in own.values() for _, own in tested)
-        return f"{_LOSS} is beaten significantly in {number or 'none'} of {len(tested)} tables."
-    answer, own = tested[0]
+        return f"{_LOSS} is beaten significantly in {sum(map(bool, better)) or 'none'} of {len(tested)} tables."
+    answer, names = tested[0][0], better[0]
     if BASELINE in answer.top or (gain := answer.grid.gain) is None:
         return ""
-    names = [key for key, verdict in own.items() if verdict == "better"]
     who = _counted(names, "objectives", "beats", "beat") if names else "Nothing beats"
     found = f"is at {signed(gain.estimate)} points of rsum (95 % interval {signed(gain.low)} to {signed(gain.high)})"
     if isnan(gain.reach):
@@ -151,9 +148,8 @@ def _at_chance(answers: Sequence[Answer]) -> str:
     who = f"{list_text(names)} {'is' if len(names) == 1 else 'are'} not"
     if all(len(answer.at_chance) == len(answer.grid.means) for answer in answers):
         who = "No objective is"
-    tables = f" in {sum(bool(one.at_chance) for one in answers)} of {len(answers)} tables" if len(answers) > 1 else ""
-    limit = f"limit {span_text(limits)} of 600"
-    return f"{who} shown to be better than chance{tables} ({limit}), so a comparison says little."
+    where = f" in {sum(bool(one.at_chance) for one in answers)} of {len(answers)} tables" if len(answers) > 1 else ""
+    return f"{who} shown to be better than chance{where} (limit {span_text(limits)} of 600), so comparisons say little."
 
 
 def _avoid(answers: Sequence[Answer]) -> str:

@@ -83,7 +83,8 @@ def compare(values: pd.DataFrame, images: pd.DataFrame | None = None, *, free: i
 
     spreads_K = np.maximum(own_K, squares_K.sum() / df)
     of_seeds_KK = (spreads_K / runs_K)[:, None] + spreads_K / runs_K
-    of_images_KK = np.zeros((num, num)) if images is None else _of_differences(images.loc[names, names].to_numpy())
+    covariance_KK = np.zeros((num, num)) if images is None else images.loc[names, names].to_numpy()
+    of_images_KK = covariance_KK.diagonal()[:, None] + covariance_KK.diagonal() - 2 * covariance_KK
     errors_KK = np.sqrt((of_seeds_KK + of_images_KK) / 2)
     is_tested_KK = np.outer(has_spread_K, has_spread_K) & (has_run_SK.T @ has_run_SK > 0) & (errors_KK > _ROUNDING)
     is_tested_KK &= ~np.eye(num, dtype=bool)
@@ -160,12 +161,6 @@ def _studentized_range(groups: int, df: int) -> tuple[CubicSpline, float]:
     is_exact = p > 1e-12
     log_p = CubicSpline(np.log(ratios[is_exact]), np.log(p[is_exact]))
     return log_p, float(np.exp(brentq(lambda x: log_p(x) - np.log(ALPHA), log_p.x[0], log_p.x[-1])))
-
-
-def _of_differences(covariance_KK: Array) -> Array:
-    """The variance of each difference."""
-    own_K = covariance_KK.diagonal()
-    return np.asarray(own_K[:, None] + own_K - 2 * covariance_KK)
 
 
 def _usual(variances: Array) -> float:

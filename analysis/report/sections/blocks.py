@@ -48,8 +48,7 @@ def missing_section(inputs: Inputs) -> Section | None:
 
 def settings_section(inputs: Inputs) -> Section | None:
     """The settings of the trainings, each with all values that occur."""
-    results = inputs.results
-    runs = results.counted
+    results, runs = inputs.results, inputs.results.counted
     if runs.empty:
         return None
     values = {str(name): sorted(set(own) - {""}) for name, own in results.settings(runs).items() if name != "seed"}
@@ -59,8 +58,7 @@ def settings_section(inputs: Inputs) -> Section | None:
     if stacked := int(runs["stacked"].notna().sum()):
         paragraph += f" In {stacked} of {len(runs)} trainings the heads trained as a stack with those of other cells."
     table = TextTable(title="All trainings", head=("setting", "values"), rows=rows, words=2)
-    tables = (table,) if rows else ()
-    return Section(anchor="settings", title="Settings", paragraphs=(paragraph,), tables=tables)
+    return Section(anchor="settings", title="Settings", paragraphs=(paragraph,), tables=(table,) if rows else ())
 
 
 _WEIGHTS_NOTE = (

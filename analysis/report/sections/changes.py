@@ -110,8 +110,7 @@ def _ablation_tables(results: SweepResults, axis: str, along: Mapping[str, Block
     without = f"{same} {'do' if ',' in same else 'does'} not depend on {axis}." if same else ""
     variant = "paper" if axis == "variant" else first.key.variant
     title = f"{axis}, {replace(first.key, configuration='', variant=variant).title}"
-    columns = [(f"{axis} {value}", block) for value, block in along.items()]
-    note = f"{held}{without}".strip()
+    columns, note = [(f"{axis} {value}", block) for value, block in along.items()], f"{held}{without}".strip()
     return [change_table(f"{m.title} by {title}", columns, m, untouched, note) for m in MAIN_METRICS]
 
 
@@ -145,9 +144,8 @@ def published_section(inputs: Inputs) -> Section:
     blocks, printed = inputs.as_printed, comparison.published_blocks()
     comparisons = comparison.compare_blocks(blocks, printed)
     models = groupby(inputs.blocks, key=lambda block: replace(block.key, configuration="", variant="paper", grid=""))
-    orders = [
-        table for key, configurations in models if (table := _order_table(key, list(configurations), printed)).rows
-    ]
+    tables = [_order_table(key, list(configurations), printed) for key, configurations in models]
+    orders = [table for table in tables if table.rows]
     said = [_ORDER_NOTE] if orders else []
     if comparisons:
         number = sum(map(len, comparisons.values()))
