@@ -34,7 +34,7 @@ def verdict(inputs: Inputs) -> tuple[str, ...]:
     first = _use_in(trained) if len(trained) > 1 else ""
     if len(trained) == 1:
         first = _label(trained[0], answers) + _use(trained[0])
-    second = " ".join(filter(None, (_beats(answers, trained), _price(inputs))))
+    second = " ".join(filter(None, (_beats(answers, trained), _price(inputs, trained))))
     few = few_images_warning(inputs.results.counted) if answers else ""
     return tuple(filter(None, (first, second, _at_chance(answers) or _avoid(answers), few)))
 
@@ -73,14 +73,14 @@ def _unsettled(inputs: Inputs) -> list[tuple[Answer, Objective, int | None]]:
     return found
 
 
-def _price(inputs: Inputs) -> str:
+def _price(inputs: Inputs, trained: Sequence[Answer]) -> str:
     """For example "About 7 more seeds (51 minutes of device time) would settle con/nca against con/con."."""
     unsettled, more = _unsettled(inputs), more_seeds(inputs)
     if not unsettled:
         return ""
     known = [one for one in unsettled if one[2] is not None] or unsettled
     answer, rival, _ = known[0]
-    title = f" ({answer.block.key.title})" if len(_answers(inputs)) > 1 else ""
+    title = f" ({answer.block.key.title})" if len(trained) > 1 else ""
     what = f"{objective_name(*answer.best)} against {objective_name(*rival)}{title}"
     if len(unsettled) > 1:
         what = f"the best in {len(known)} of {len(unsettled)} open tables"
