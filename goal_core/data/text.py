@@ -31,15 +31,15 @@ SPECIAL_WORDS = ("<pad>", "<start>", "<end>", "<unk>")
 _LETTER = r"[\w\p{N}՚-՜՞׳]"  # Unicode's words: marks and joiners belong to them, and signs of Armenian and Hebrew
 _END = rf"(?!{_LETTER})"
 _INSIDE = r"(?:[·‧՟״]|(?<=\p{Hebrew})\"(?=\p{Hebrew}))"  # between letters, as in UAX 29
-_CLITIC = rf"'(?:s|m|d|ll|re|ve){_END}"
+_CLITIC = rf"'(?:s|m|d|ll|re|ve)(?!{_LETTER}|-{_LETTER})"
 _TOKEN = regex.compile(
     rf"""
       {_LETTER}+?(?=n't{_END}) | n't{_END}      # do n't
     | can(?=not{_END})                         # can not
     | {_CLITIC}                                # it 's
     | (?:(?![\d_]){_LETTER}\.){{2,}}           # u.s.
-    | \d+(?:[.,:/]\d+)+(?:-{_LETTER}+)*        # 1,000  3.5  12:30  1/2-inch
-    | {_LETTER}+(?:-{_LETTER}+ | (?!{_CLITIC})'{_LETTER}+ | {_INSIDE}{_LETTER}+)*   # red  black-and-white  o'clock
+    | \d+(?:[.,:/]\d+)+{_LETTER}*(?:-{_LETTER}+)*   # 1,000  3.5mm  12:30  1/2-inch
+    | {_LETTER}+(?:'?-{_LETTER}+ | (?!{_CLITIC})'{_LETTER}+ | {_INSIDE}{_LETTER}+)*   # red  bird's-eye  o'clock
     | \.{{2,}} | -{{2,}}                       # ...  --
     | (?!\s)\X                                # any other sign by itself, an emoji with what it is joined to
     """,

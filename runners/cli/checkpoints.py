@@ -2,6 +2,7 @@
 
 import html
 import json
+import re
 import sys
 import warnings
 from collections.abc import Sequence
@@ -146,6 +147,8 @@ def embed(
         if texts.suffix.lower() in (".json", ".jsonl", *TABLES):
             raise GoalError(f"{texts}: --texts takes a text file with a sentence on each line")
         names = read_lines(texts, LINES)
+        if re.match(r"(image|file)\w*\s*[,;|\t]", names[0], re.IGNORECASE):
+            raise GoalError(f"{texts} begins as a table: {names[0]!r:.80}; write its captions alone, one on a line")
         for number, line in enumerate(names, start=1):
             trained.unknown_words(line, f"{texts}:{number}: ")
         rows = trained.encode_texts(names)

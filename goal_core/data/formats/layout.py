@@ -37,9 +37,10 @@ LINKED_DATA = "GOAL_LINKED_DATA"
 """Environment variable: folders outside the dataset's into which its links may lead, with ``:`` between them."""
 _LIST = re.compile(
     r"""
-        [\[(][\s\[({]*+ (?:[bru]{,2}["'“‘] | (?<=\{) | \]) (?:[^\]]*+ | .*[\])])      # a list, which may be cut
-      | \[\s*+ (?:(?i:nan|none|null|<na>)(?=\s*+[,\]]) | [\w.]++\(["']) .*\]         # a list that begins otherwise
-      | \{ (?:\s*+["'] (?:[^}]*+ | .*\}) | [^{}]*+\})                              # an object, or Postgres's list
+        [\[(][\s\[({]*+ (?:[bru]{,2}["'“‘](?!\w[\w ]*+["'”’]\ \w) | (?<=\{) | \]) (?:[^\]]*+ | .*[\])])  # a list or cut
+      | [\[(]\s*+ (?:(?i:nan|none|null|<na>)(?=\s*+[,\])]) | [A-Za-z_.]++\([\[("']) .*[\])]  # one that begins otherwise
+      | ["'][\[{] .* [\]}]["']                                                     # one as text, such as JSON in JSON
+      | \{ (?:\s*+["'] (?:[^}]*+ | .*\}) | (?=[^{}]*+\}\Z) [^{]*?,(?!\s).*)          # an object, or Postgres's list
       | (?:[\w.]++\(\s*+ (?:[\[({] | \w++=["'\[({]) | np\.\w++\(["']) .*\)          # array([...]), np.str_('...')
       | [bru]{1,2} (?:'(?:[^'\\] | \\.)*+' | "(?:[^"\\] | \\.)*+")                  # bytes
       | <\w*Array\w*>\s*+\[.* | .*\bdtype[:=]\s*+\S++                              # of pandas
@@ -47,8 +48,11 @@ _LIST = re.compile(
     re.S | re.X,
 )
 """A text that is a list or an object of some program, or bytes, rather than a caption."""
-_NONE = re.compile(r"\s*(NA|-|(?i:nan|none|null|<na>|#?n/a|\\n))\s*")
-"""What programs write for no text."""
+_NONE = re.compile(
+    r"\s*(NA|-|(?i:nan|none|null|undefined|<na>|#?n/a|\\n)|character\(0\)|#(NAME\?|REF!|VALUE!|ERROR!|DIV/0!|NUM!)"
+    r"|<[\w .]+ object at 0x\w+>)\s*"
+)
+"""What programs write for no text, or where they fail."""
 _AFTER = re.compile(r"[-_ ]*\d*$")
 """A year or a number after the word for a split."""
 _FEW = 1000
@@ -56,6 +60,7 @@ _FEW = 1000
 USUAL = (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff")
 PICTURES = (*USUAL, ".jpe", ".jfif", ".apng", ".pbm", ".pgm", ".ppm", ".pnm", ".pfm")
 """All endings of the formats that are read; one that is not usual may also be a mask beside a picture."""
+_NUMBERED = re.compile(rf"\S+({'|'.join(map(re.escape, PICTURES))})#\d", re.I)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -275,6 +280,8 @@ def captions_in(value: object, where: str) -> Captions:
                 raise DataError(f"{place} is {text!r}, which programs write where there is no caption")
             if not is_text(text) or not is_seen(text):
                 raise DataError(f"{place} must be a caption in UTF-8 with something to see, got {held!r:.80}")
+            if _NUMBERED.match(text):
+                raise DataError(f"{place} has the name and number of a picture, as Flickr8k's list: {text!r:.80}")
             if "\0" in text:
                 raise DataError(f"{place} holds NUL characters, as UTF-16 read as UTF-8 does: {text!r:.80}")
             found.append(text)
@@ -298,7 +305,7 @@ def _listed(text: object, at: str) -> Sequence[Any]:
             doubled = (tokenize.STRING, tokenize.STRING) in pairwise(kinds)  # of which Python makes one text
     if isinstance(stored, list | tuple | dict) and not doubled:
         return [stored] if isinstance(stored, dict) else stored
-    if text.lstrip().startswith("("):  # a caption may well begin so
+    if text.lstrip().startswith("(") and "str_(" not in text:  # a caption may well begin so
         return [text]
     says = "looks like a list, an object or bytes, but is none that JSON or Python reads as captions"
     raise DataError(f'{at} {says}; write a list in JSON, such as ["a dog"]: {text!r:.80}')

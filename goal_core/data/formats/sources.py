@@ -47,7 +47,6 @@ _ADVICE = {
 }
 _OF_SPLIT = re.compile(f"({'|'.join(layout.SPLIT_OF)})(?![a-z])")
 """The beginning of a shard's name that says its split."""
-_NUMBERED = re.compile(rf"\S+({'|'.join(map(re.escape, layout.PICTURES))})#\d", re.I)
 
 
 def source(config: SourceConfig) -> layout.Layout:
@@ -310,8 +309,6 @@ def _lines_in(content: bytes, where: str) -> list[str]:
     lines = [line.strip() for line in LINES.split(text_in(content, where)) if line.strip()]
     if lines[:1] == ["["]:  # a list on several lines
         lines = ["\n".join(lines)]
-    if numbered := next(filter(_NUMBERED.match, lines), ""):
-        raise DataError(f"{where} has the name and number of a picture in a line, as Flickr8k's list: {numbered!r:.80}")
     return layout.Captions(chain.from_iterable(layout.captions_in(line, where) for line in lines))
 
 

@@ -21,6 +21,7 @@ FLAG = "\U0001f3f4\U000e0067\U000e0062\U000e007f"
         ("they're can't we'll I'd I've I'm", "they 're ca n't we 'll i 'd i 've i 'm"),
         ("cannot see", "can not see"),
         ("a black-and-white t-shirt", "a black-and-white t-shirt"),
+        ("bird's-eye jack-o'-lantern 10:30am 3.5mm a dog's", "bird's-eye jack-o'-lantern 10:30am 3.5mm a dog 's"),
         ("5 o'clock; 1,000 men at 12:30, 3.5 m", "5 o'clock ; 1,000 men at 12:30 , 3.5 m"),
         ("the U.S. flag...", "the u.s. flag ..."),
         ('children\'s toys (red) & "blue" -- $5', 'children \'s toys ( red ) & " blue " -- $ 5'),
