@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[2]
 MODULES = ("objectives", "models", "data", "testing", "trackers")
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 @pytest.mark.skipif(find_spec("mkdocstrings") is None, reason="needs mkdocstrings")
 def test_the_page_has_every_public_name(tmp_path: Path) -> None:
     build = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(tmp_path)]

@@ -47,7 +47,10 @@ def grid(root: Path) -> str:
     )
 
 
-@pytest.mark.parametrize(("made", "file"), [(curve, "vsepp_20_steps.tsv"), (grid, "vsepp_grid.tsv")])
+@pytest.mark.parametrize(
+    ("made", "file"),
+    [(curve, "vsepp_20_steps.tsv"), pytest.param(grid, "vsepp_grid.tsv", marks=pytest.mark.exhaustive)],
+)
 def test_the_numbers_are_the_golden_ones(made: Callable[[Path], str], file: str, tmp_path, pytestconfig: pytest.Config):
     text, path = made(tmp_path), GOLDEN / file
     if pytestconfig.getoption("--update-golden"):

@@ -87,6 +87,7 @@ def hub(monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
         server.shutdown()
 
 
+@pytest.mark.exhaustive
 def test_model_and_card_are_on_the_hub_without_paths_and_only_they_are_replaced(
     tmp_path: Path, hub: Hub, monkeypatch: pytest.MonkeyPatch
 ) -> None:
