@@ -13,6 +13,7 @@ from nbconvert.preprocessors import ExecutePreprocessor
 
 import goal_sweep
 from goal_sweep.goal_core.basics.errors import GoalError
+from tests.helpers.blank_figures import blank_figures
 from tests.helpers.paths import SCENES
 from tests.helpers.product import EPOCHS, STORE, num_epochs, tiny_in
 from tests.helpers.results_folder import finished
@@ -31,7 +32,8 @@ print("ended", result.status, set(result.frame["status"]))
 def test_a_report_returns_what_it_shows(tmp_path: Path, empty_database: Path) -> None:
     finished(tmp_path, empty_database)
     where: dict[str, Any] = {"set": SETTINGS, "store": tmp_path}
-    result = goal_sweep.report(SCENES, out=tmp_path / "apart", **where)
+    with blank_figures():
+        result = goal_sweep.report(SCENES, out=tmp_path / "apart", **where)
     assert (tmp_path / "apart" / "report.html").is_file()
     assert result.frame.equals(goal_sweep.results(SCENES, **where))
     assert len(result.blocks) == 2

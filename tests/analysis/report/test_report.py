@@ -176,6 +176,7 @@ def test_texts_from_the_table_cannot_become_formulas(tmp_path: Path, text: str) 
 
 
 @pytest.mark.slow
+@pytest.mark.exhaustive
 def test_forty_seeds_of_a_block_are_a_report(tmp_path: Path) -> None:
     result = write_texts(read_results(large_table(600, blocks=1, epochs=2), "x"), tmp_path)
     (block,) = result.inputs.blocks

@@ -10,6 +10,7 @@ from goal_sweep.runners.cli.app import run
 from tests.helpers.training_cases import trained_cell
 
 
+@pytest.mark.exhaustive
 def test_a_cell_is_exported_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     cell, whole, towers = trained_cell(tmp_path, 1), tmp_path / "whole.safetensors", tmp_path / "towers"
     for given in ([], ["--onnx", str(towers), "--torch", str(towers)], ["--torch", "s3://bucket/towers"]):
