@@ -27,6 +27,6 @@ with tempfile.TemporaryDirectory() as folder:
     size = ["--cols", "80", "--rows", "30"]
     command = ["asciinema", "rec", "--quiet", *size, "--command", "goal-sweep launch quickstart.yaml", str(cast)]
     subprocess.run(command, cwd=folder, check=True)
-    cast.write_text("\n".join(thinned(cast.read_text().splitlines())))
+    cast.write_text("\n".join(thinned(cast.read_text().replace(f"{folder}/", "").splitlines())))
     picture = Path(__file__).with_name("launch.svg")
     subprocess.run(["svg-term", "--in", str(cast), "--out", str(picture), "--window", "--no-cursor"], check=True)
