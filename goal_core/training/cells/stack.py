@@ -26,7 +26,6 @@ from goal_sweep.goal_core.objectives.stats import ObjectiveStats, describe_unsou
 from goal_sweep.goal_core.training.cells import optim
 from goal_sweep.goal_core.training.cells.trainer import CellTrainer, StepOutcome
 
-_Outcome = dict[str, float] | Exception
 SplitShare = tuple[Embedded, float]
 """What a stack embedded of a split for one cell, and the cell's share of the seconds that it took."""
 
@@ -124,22 +123,22 @@ class CellStack:
         self._objectives = StackedObjectives([cell.objective for cell in cells], together=device.type != "cpu")
         self._margins = send(torch.tensor([cell.objective.margin for cell in cells]), device)
         self.encoder = Encoder(heads=heads, backbone=None, precision=first.unit.precision, device=device)
-        self._before: Callable[[], Sequence[_Outcome]] = tuple
-        """Gives what came of the last step in each cell."""
+        self._before: Callable[[], object] = tuple
+        """Waits for the last step."""
 
     def step(self, inputs: Tensor, batch: Batch) -> list[StepOutcome]:
         """One optimiser step of every cell from the same features (B, F); waits at most for the step before."""
         optim.set_lr(self._optimizer, optim.lr_at(self._stage, *self.cells[0].position))
         self._optimizer.zero_grad(set_to_none=True)
         self.encoder.train(True)
-        of_step = self._compute(inputs, batch)
+        stats, names, numbers = self._compute(inputs, batch)
         self._optimizer.step()
         self._before()  # so that the seconds of waiting for it are those of all cells
-        self._before = of_step
-        return [partial(_outcome_of, of_step, number) for number in range(len(self.cells))]
+        self._before = table = cache(lambda: numbers().tolist())
+        return [partial(_outcome, stats, names, table, number) for number in range(len(self.cells))]
 
-    def _compute(self, inputs: Tensor, batch: Batch) -> Callable[[], Sequence[_Outcome]]:
-        """Everything of a step before weights change: the gradients, clipped, and what to record."""
+    def _compute(self, inputs: Tensor, batch: Batch) -> tuple[ObjectiveStats, Sequence[str], Callable[[], Tensor]]:
+        """Everything of a step before weights change: the gradients, clipped, and what to record, with its names."""
         first, stage = self.cells[0], self._stage
         images_CBD = self.encoder.heads.encode_images(inputs, batch.region_lengths)
         texts_CBD = self.encoder.heads.encode_texts(batch.tokens, batch.lengths)
@@ -151,7 +150,7 @@ class CellStack:
         norm_C = optim.clip_each(self._parameters.values(), stage.grad_clip)
         names, numbers_KC = stats.numbers()
         table = torch.cat((numbers_KC, torch.stack((norm_C, stats.sound.to(norm_C))).to(numbers_KC)))
-        return cache(partial(_outcomes, stats, names, fetched(table)))
+        return stats, names, fetched(table)
 
     def embed(self, split: EvalSplit) -> dict[str, Embedded]:
         """The embeddings of a split by every cell, by the cell's key."""
@@ -160,25 +159,17 @@ class CellStack:
         return {cell.key: embedded for cell, embedded in zip(self.cells, both, strict=True)}
 
 
-def _outcomes(stats: ObjectiveStats, names: Sequence[str], table: Callable[[], Tensor]) -> list[_Outcome]:
-    """What came of a step in each cell, from the statistics of its objective, its weights' gradient and `sound`."""
-    outcomes: list[_Outcome] = []
-    for number, (*values, norm, sound) in enumerate(zip(*table().tolist(), strict=True)):
-        if not sound:
-            images_BD, texts_BD = stats.gradient.images[number], stats.gradient.texts[number]
-            outcomes.append(NonFiniteError(describe_unsound(images=images_BD, texts=texts_BD)))
-        elif number in stats.errors:
-            outcomes.append(stats.errors[number])
-        else:
-            outcomes.append({**named(names, values), "weight_grad_norm": norm})
-    return outcomes
-
-
-def _outcome_of(step: Callable[[], Sequence[_Outcome]], number: int) -> dict[str, float]:
-    outcome = step()[number]
-    if isinstance(outcome, Exception):
-        raise outcome
-    return outcome
+def _outcome(
+    stats: ObjectiveStats, names: Sequence[str], table: Callable[[], list[list[float]]], number: int
+) -> dict[str, float]:
+    """What came of a step in one cell, from the statistics of its objective, its weights' gradient and `sound`."""
+    *values, norm, sound = (row[number] for row in table())
+    if not sound:
+        images_BD, texts_BD = stats.gradient.images[number], stats.gradient.texts[number]
+        raise NonFiniteError(describe_unsound(images=images_BD, texts=texts_BD))
+    if number in stats.errors:
+        raise stats.errors[number]
+    return {**named(names, values), "weight_grad_norm": norm}
 
 
 def dissolve(cells: Iterable[CellTrainer]) -> None:
