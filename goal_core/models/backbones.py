@@ -55,7 +55,7 @@ class ImageBackbone(nn.Module):
     @property
     def texts(self) -> Any:
         """Maps padded captions and their lengths to features (B, F), where a text tower belongs to it; else None."""
-        return self._texts if hasattr(self.net, "texts") else None
+        return None if self._run_texts is None else self._texts
 
     def _texts(self, tokens_BL: Tensor, lengths_B: Tensor) -> Tensor:
         with computing(self, tokens_BL.device):
@@ -86,13 +86,13 @@ class ImageBackbone(nn.Module):
 
         On a GPU, and where it is compiled, channels come last, as fast convolutions have them.
         """
-        set_arithmetic_of(self, precision, compiles=compiles)
+        set_arithmetic_of(self, precision)
         if device.type == "cuda" or compiles:
             self._layout = torch.channels_last
             self.to(memory_format=torch.channels_last)
         self._run = compiled(self._features, "image backbone") if compiles else self._features
-        if compiles and self.texts is not None:
-            self._run_texts = compiled(self.net.texts, "text tower")  # type: ignore[arg-type]  # of two towers
+        texts: Any = getattr(self.net, "texts", None)
+        self._run_texts = compiled(texts, "text tower") if compiles and texts is not None else texts
         return self.to(device)
 
     def forward(self, images_B3SS: Tensor) -> Tensor:
