@@ -191,11 +191,11 @@ def plan_text(sweep: ResolvedSweep, plan: dict[str, Any], width: int = 80) -> st
     if unknown := sorted({row["backbone"] for row in left if None in (row["disk_mb"], row["memory_mb"])}):
         lines.append(f"-- disk and memory are not known of {', '.join(unknown)}")
     if left:
-        end_s, on = plan["end_s"], plan["devices"]["name"]
-        takes = (
-            f"It will take about {timedelta(seconds=round(end_s or 0))} on {on}, not counting start-up and features."
-        )
-        lines.append("The time is not known; try --measure" if end_s is None else takes)
+        if (end_s := plan["end_s"]) is None:
+            lines.append("The time is not known; try --measure")
+        else:
+            takes = f"about {timedelta(seconds=round(end_s))} on {plan['devices']['name']}"
+            lines.append(f"It will take {takes}, not counting start-up and features.")
     return "\n".join((*lines, *plan["packing"], *plan["notes"]))
 
 

@@ -86,9 +86,8 @@ def examined(content: bytes, label: str) -> tuple[NDArray[np.uint8], list[str]]:
         is_signed = 2 in tags.get(339, ()) and max(tags.get(258, (1,))) <= 16
         is_dark = _is_wide(image) and bool(pixels.max() < (128 if is_signed else 64))
         said = [TURNED] * (_orientation(image) in _BACK) + [DARK] * is_dark
-        said += [SEVERAL] * (
-            image.format != "MPO" and getattr(image, "n_frames", 1) > 1
-        )  # a telephone's second is spare
+        if image.format != "MPO" and getattr(image, "n_frames", 1) > 1:  # a telephone's second one is spare
+            said.append(SEVERAL)
         if image.has_transparency_data and image.mode != "La" and (tags or pixels.min() == 255):
             alpha = np.asarray(image.convert("RGBA"))[..., 3]
             is_clear = not alpha.any()
@@ -112,8 +111,8 @@ def _is_torn(image: Image.Image, content: bytes, pixels: NDArray[np.uint8]) -> b
     It has more zeros than a picture gives, as after a lost block of a disk, or ends in them; or its data end too early,
     so that what more data in their place would be is seen. A file that only lacks its end mark is whole. Zeros tell
     nothing where tables say that they end a square, as flat surfaces then have many; nor in a progressive file, which
-    may also lack a whole scan without a trace. A PNG or TIFF whose compressed stream ends
-    early but is well formed is not noticed.
+    may also lack a whole scan without a trace. A PNG or TIFF whose compressed stream ends early but is well formed is
+    not noticed.
     """
     if image.format not in ("JPEG", "MPO"):
         return False
