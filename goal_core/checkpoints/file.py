@@ -12,7 +12,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, is_dataclass, replace
 from pathlib import Path
-from typing import Any, Final, TypeVar, get_args, get_type_hints
+from typing import Any, Final, TypeVar, get_type_hints
 
 import torch
 from safetensors import SafetensorError
@@ -23,6 +23,7 @@ from goal_sweep.goal_core.basics.atomic import DamagedError, read_bytes, usual_m
 from goal_sweep.goal_core.basics.errors import WeightsError
 from goal_sweep.goal_core.checkpoints.names import weights_in
 from goal_sweep.goal_core.data import DataConfig
+from goal_sweep.goal_core.data.config import FORMATS
 from goal_sweep.goal_core.data.text import Tokenizer, tokenizer_from_json
 from goal_sweep.goal_core.models import ModelConfig
 from goal_sweep.goal_core.models.weights import misfits
@@ -228,8 +229,7 @@ def _without_paths(value: Any) -> Any:
 
 
 def _data(content: Mapping[str, Any]) -> DataConfig:
-    kinds: dict[str, Any] = {get_args(get_type_hints(kind)["format"])[0]: kind for kind in get_args(DataConfig)}
-    data: DataConfig = _settings(kinds[content["format"]], content)
+    data: DataConfig = _settings(FORMATS[content["format"]], content)
     return data
 
 

@@ -1,8 +1,8 @@
 """The `data` settings of a sweep file, one class for each format. What one class explains means the same in all."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, get_args
 
 from goal_sweep.goal_core.basics.ranges import InRange, Range
 
@@ -222,3 +222,5 @@ DataConfig = (
     | EmbeddingsConfig
 )
 """`image` is None where features are computed already, `root` is None where no file is read."""
+FORMATS: Mapping[str, Any] = {kind.__dataclass_fields__["format"].default: kind for kind in get_args(DataConfig)}
+"""The class of each `format`."""

@@ -10,19 +10,16 @@ import re
 from collections.abc import Mapping
 from copy import deepcopy
 from dataclasses import fields, replace
-from typing import Any, Final, get_args
+from typing import Any, Final
 
 from goal_sweep.goal_core.basics.errors import ConfigError, nearest
-from goal_sweep.goal_core.data.config import SHIPPED, DataConfig
+from goal_sweep.goal_core.data.config import FORMATS, SHIPPED
 from goal_sweep.goal_core.models.weights import NAMED_WEIGHTS
 from goal_sweep.sweeps.checks import looks_secret
 from goal_sweep.sweeps.reading.document import Document, KeyPath, Problem, Where, name_of, parse_yaml
 
-_SHARED = {
-    one.__dataclass_fields__["format"].default: {own.name for own in fields(one)} & {"image", "min_word_count"}
-    for one in get_args(DataConfig)
-}
-"""What data of each format take over from those of another."""
+_SHARED = ("image", "min_word_count")
+"""What data of one format take over from those of another, if both have it."""
 
 
 def merge(base: Document, over: Document, path: KeyPath = ()) -> None:
@@ -37,7 +34,9 @@ def merge(base: Document, over: Document, path: KeyPath = ()) -> None:
     below, value = base.at(path), over.content
     if isinstance(below, dict) and isinstance(value, dict):
         if path == ("data",) and (other := value.get("format", below.get("format"))) != below.get("format"):
-            shared = {key: base.below((*path, key)) for key in sorted(below.keys() & _SHARED.get(str(other), {}))}
+            kind = FORMATS.get(str(other))
+            names = {one.name for one in fields(kind)} if kind else set[str]()
+            shared = {key: base.below((*path, key)) for key in _SHARED if key in below and key in names}
             base.graft(path, replace(over, content={}))
             for key, own in shared.items():
                 base.graft((*path, key), own)
