@@ -103,7 +103,7 @@ def _explained(error: Exception) -> tuple[str, int]:
 def main() -> None:
     """Run the command line of this process, and end the process."""
     status = run()
-    # A launch outlives its readers: another pipe of it has broken. Without its word, its parent starts it again.
+    # A launch outlives its readers: another pipe of it has broken. Without its word, its parent says that it was ended.
     status = 1 if status == _UNREAD and has_parent() else own_status(status)
     if "ray" in sys.modules:
         # Ray's own work at exit waits for a head process that may be gone, and then ends the process with status 1.

@@ -1,10 +1,9 @@
 """How a launch ends: at a first signal, which lets the cells save, at a second one at once, or with Ray.
 
 Ctrl-C comes from the user, SIGHUP from a terminal that closes, SIGTERM from a batch system that takes the machine away,
-and SIGUSR1 from one that was asked to warn some time before. A plain parent starts a launch again where it ended
-without its own word: where Ray's own processes end, its library ends the launch within milliseconds, or waits for them,
-and nothing in the launch could say so. This module loads no library, so that a signal in the first moment of a launch
-finds a handler.
+and SIGUSR1 from one that was asked to warn some time before. Where Ray's own processes end, its library ends the launch
+within milliseconds, or waits for them, and nothing in the launch could say so: a plain parent does. This module loads
+no library, so that a signal in the first moment of a launch finds a handler.
 """
 
 from __future__ import annotations
@@ -17,7 +16,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from functools import partial
 from types import FrameType
 from typing import Any
 
@@ -26,7 +24,6 @@ STOPPED, INTERRUPTED = 75, 130
 _SIGNALS = (signal.SIGTERM, signal.SIGUSR1, signal.SIGHUP, signal.SIGINT)
 REPEAT_S = 1.0
 """A signal this soon after another is the same wish: some senders signal a process and then its whole group."""
-MOST_RESTARTS = 3
 _OWN = 16
 """Added to the exit status of a launch that ends by itself; Ray ends a process with 1."""
 _LOOK_S = 1.0
@@ -140,22 +137,14 @@ def has_parent() -> bool:
 
 
 def watch_over(command: list[str]) -> int:
-    """Run a launch to its end, again where it ended without its word, and return its exit status."""
-    asked_to_end: list[int] = []
-    for restarts in range(MOST_RESTARTS + 1):
-        launch = subprocess.Popen(command, env={**os.environ, _PARENT: str(os.getpid())})
-        for number in _SIGNALS:
-            if signal.getsignal(number) != signal.SIG_IGN:  # as nohup ignores one
-                signal.signal(number, partial(_pass_on, launch, asked_to_end))
-        if asked_to_end:  # while nothing ran
-            launch.send_signal(asked_to_end[-1])
-        if (status := _wait(launch)) >= _OWN:
-            return status - _OWN
-        goes_on = restarts < MOST_RESTARTS and not asked_to_end
-        again = "it goes on" if goes_on else "the same command continues"
-        print(f"this launch was ended, by Ray or from outside; {again}", file=sys.stderr, flush=True)
-        if not goes_on:
-            break
+    """Run a launch to its end and return its exit status: 75, with a line, where it ended without its own word."""
+    launch = subprocess.Popen(command, env={**os.environ, _PARENT: str(os.getpid())})
+    for number in _SIGNALS:
+        if signal.getsignal(number) != signal.SIG_IGN:  # as nohup ignores one
+            signal.signal(number, lambda received, frame: launch.send_signal(received))
+    if (status := _wait(launch)) >= _OWN:
+        return status - _OWN
+    print("this launch was ended, by Ray or from outside; the same command continues", file=sys.stderr, flush=True)
     return STOPPED
 
 
@@ -180,11 +169,6 @@ def _lacks_ray(launch: int) -> bool:
         own = [one for one in psutil.Process(launch).children() if one.name() in ("raylet", "gcs_server")]
         return any(one.status() == psutil.STATUS_ZOMBIE for one in own)
     return False
-
-
-def _pass_on(launch: subprocess.Popen[bytes], received: list[int], number: int, frame: object) -> None:
-    received.append(number)
-    launch.send_signal(number)
 
 
 def own_status(status: int) -> int:

@@ -1,4 +1,4 @@
-"""The parent of a launch: it starts a launch again that ended without its own word, and passes signals on."""
+"""The parent of a launch: it says so of a launch that ended without its own word, and passes signals on."""
 
 import os
 import signal
@@ -10,7 +10,6 @@ from typing import Any
 import psutil
 import pytest
 
-from goal_sweep.runners.launch.signals import MOST_RESTARTS
 from tests.helpers.paths import ROOT
 from tests.helpers.until import until
 
@@ -33,9 +32,8 @@ signals.end_with_parent()
 BEGIN
 with open("starts", "a") as file:
     file.write(f"{os.getpid()} {' '.join(sys.argv[1:])}\\n")
-def starts():
-    return len(Path("starts").read_text().splitlines())
 """
+ENDED = "this launch was ended, by Ray or from outside; the same command continues\n"
 
 
 def start(folder: Path, launch: str, *words: str, begin: str = "", **options: Any) -> subprocess.Popen[str]:
@@ -73,38 +71,26 @@ def test_a_launch_that_ends_by_itself_ends_with_its_status(status: int, tmp_path
 
 
 @pytest.mark.parametrize("end", ["os._exit(1)", "os.abort()", "os.kill(os.getpid(), 9)", "os._exit(0)"])
-def test_a_launch_that_ends_without_a_word_goes_on(end: str, tmp_path: Path) -> None:
+def test_a_launch_that_ends_without_a_word_is_unfinished(end: str, tmp_path: Path) -> None:
     """Also if it looks like a success, which only the launch itself can know."""
-    status, said, starts = end_of(
-        tmp_path, f"({end}) if starts() == 1 else sys.exit(signals.own_status(1))", "launch", "x"
-    )
-    assert (status, starts) == (1, ["launch x"] * 2)
-    assert said == "this launch was ended, by Ray or from outside; it goes on\n"
-
-
-def test_it_goes_on_three_times_and_then_the_same_command_continues(tmp_path: Path) -> None:
-    status, said, starts = end_of(tmp_path, "os._exit(1)")
-    assert (status, len(starts)) == (75, 1 + MOST_RESTARTS)
-    assert said.splitlines()[-1].endswith("the same command continues")
+    assert end_of(tmp_path, end, "launch", "x") == (75, ENDED, ["launch x"])
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_reaches_the_launch_which_then_is_not_started_again(tmp_path: Path, number: signal.Signals) -> None:
+def test_a_signal_reaches_the_launch(tmp_path: Path, number: signal.Signals) -> None:
     process = start(tmp_path, "time.sleep(600)")
     started(tmp_path)
     process.send_signal(number)
     assert process.wait(timeout=120) == 75
     assert (tmp_path / "signals").read_text() == f"{number.value} "
-    assert len((tmp_path / "starts").read_text().splitlines()) == 1
 
 
-def test_a_launch_that_is_killed_after_a_signal_is_not_started_again(tmp_path: Path) -> None:
+def test_a_launch_that_ends_without_a_word_after_a_signal_is_unfinished(tmp_path: Path) -> None:
     process = start(tmp_path, "time.sleep(600)", begin="signal.signal(signal.SIGTERM, lambda *_: os._exit(1))")
     started(tmp_path)
     process.terminate()
-    assert process.communicate(timeout=120)[1].endswith("the same command continues\n")
+    assert process.communicate(timeout=120)[1] == ENDED
     assert process.returncode == 75
-    assert len((tmp_path / "starts").read_text().splitlines()) == 1
 
 
 def test_a_hangup_that_nohup_ignores_stays_ignored(tmp_path: Path) -> None:
@@ -125,14 +111,10 @@ def test_a_launch_stops_when_its_parent_is_killed(tmp_path: Path) -> None:
     assert (tmp_path / "signals").read_text() == f"{signal.SIGTERM.value} "
 
 
-def test_a_launch_that_waits_for_a_dead_ray_is_started_again(tmp_path: Path) -> None:
+def test_a_launch_that_waits_for_a_dead_ray_is_ended(tmp_path: Path) -> None:
     launch = """
-if starts() == 1:
-    os.symlink(sys.executable, "raylet")
-    dead = __import__("subprocess").Popen(["./raylet", "-c", ""])
-    time.sleep(600)
-sys.exit(signals.own_status(0))
+os.symlink(sys.executable, "raylet")
+dead = __import__("subprocess").Popen(["./raylet", "-c", ""])
+time.sleep(600)
 """
-    status, said, starts = end_of(tmp_path, launch, "words")
-    assert (status, starts) == (0, ["words"] * 2)
-    assert said.count("it goes on") == 1
+    assert end_of(tmp_path, launch, "words") == (75, ENDED, ["words"])
