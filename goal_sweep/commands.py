@@ -243,7 +243,6 @@ def _grid(arguments: SweepArguments) -> Callable[[], None]:
     from IPython.display import HTML, display
     from rich.console import Console
 
-    from goal_sweep.runners.cli.launch import judge
     from goal_sweep.runners.launch.view import overview
 
     opened = arguments.open()  # with its index, so that the launch reads the data no second time
@@ -251,7 +250,7 @@ def _grid(arguments: SweepArguments) -> Callable[[], None]:
 
     def drawn() -> HTML:
         console = Console(record=True, file=StringIO(), width=_WIDTH, force_jupyter=False, color_system="truecolor")
-        console.print(overview(opened.searched().progress(), opened.config.name, judge, width=_WIDTH))
+        console.print(overview(opened.searched().progress(), opened.config.name, width=_WIDTH))
         return HTML(console.export_html(code_format=page, inline_styles=True))
 
     handle = display(drawn(), display_id=True)

@@ -5,7 +5,7 @@ import math
 import os
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import suppress
 from typing import Annotated, Any, Literal
 
@@ -24,7 +24,7 @@ from goal_sweep.runners.execution.session import Resources, check_address, check
 from goal_sweep.runners.launch.opened import OpenedSweep
 from goal_sweep.runners.launch.remaining import LaunchOptions
 from goal_sweep.runners.launch.signals import StopSignals
-from goal_sweep.runners.launch.view import Judgement, overview
+from goal_sweep.runners.launch.view import overview
 from goal_sweep.runners.store import Store, TrainingFolder, TrainingStatus, status_of
 from goal_sweep.sweeps import SweepConfig, SweepPlaces
 from goal_sweep.sweeps.cells import describe_size
@@ -91,7 +91,7 @@ def _launch(arguments: SweepArguments, signals: StopSignals, **options: Any) -> 
         check_code(os.environ.get(_SUBMITTED_CODE), "submitted")
         opened = arguments.open(renew=True)
     with arguments.placed():
-        outcome = launch_sweep(opened, LaunchOptions(**options), console, arguments.command, signals, judge)
+        outcome = launch_sweep(opened, LaunchOptions(**options), console, arguments.command, signals)
     if signals.received is not None:
         return outcome.status
     from goal_sweep.runners.cli import reports
@@ -115,25 +115,6 @@ def _launch(arguments: SweepArguments, signals: StopSignals, **options: Any) -> 
         replace_bytes(target.mark, digest.encode())
     console.print(f"MLflow UI: {arguments.command('ui', with_tracking=True)}")
     return outcome.status
-
-
-def judge(points: Mapping[tuple[str, str], Mapping[int, float]]) -> Judgement | None:
-    """Find the best of a grid and what is not significantly worse, by the rule of the report.
-
-    Args:
-        points: of each objective (pair, triplet), by seed.
-
-    Returns:
-        None where no difference can be tested: no two objectives have two seeds, or seeds agree exactly.
-    """
-    if all(len(of_seed) < 2 for of_seed in points.values()):
-        return None
-    import pandas as pd
-
-    from goal_sweep.analysis.statistics.comparison import compare
-
-    found = compare(pd.DataFrame({objective: pd.Series(of_seed) for objective, of_seed in points.items()}))
-    return None if found.best is None or not found.is_tested else Judgement(found.best, found.near)
 
 
 @launching.command()

@@ -16,7 +16,7 @@ from goal_sweep.runners.launch.loop import Launch
 from goal_sweep.runners.launch.opened import OpenedSweep
 from goal_sweep.runners.launch.remaining import LaunchOptions, Remaining
 from goal_sweep.runners.launch.signals import StopSignals
-from goal_sweep.runners.launch.view import Judge, LiveView, SweepProgress
+from goal_sweep.runners.launch.view import LiveView, SweepProgress
 from goal_sweep.runners.results import ResultsTable, edits_since, read_results, update_results
 from goal_sweep.runners.tracking.tracking import Tracking
 
@@ -41,7 +41,6 @@ def launch_sweep(
     console: Console,
     command: Callable[..., str],
     signals: StopSignals,
-    judge: Judge | None = None,
 ) -> LaunchOutcome:
     """Train what a sweep lacks.
 
@@ -51,7 +50,6 @@ def launch_sweep(
     Args:
         command: writes another command on the same sweep, from the verb and its arguments.
         signals: handles the signals that stop the launch; it must be entered already.
-        judge: the rule for "not significantly worse", for the grids at the end.
     """
     before = read_results(sweep.store, sweep.config.name)
     table = update_results(sweep.store, sweep, must_write=False) if sweep.store.exists else None
@@ -62,7 +60,7 @@ def launch_sweep(
     progress = remaining.progress
     repeated = [one for one in progress.trainings if progress[one].damaged]
     damaged += [f"{one.name}: {progress[one].reason}; it is trained again" for one in repeated]
-    view = LiveView(progress, sweep.config.name, console, command, judge)
+    view = LiveView(progress, sweep.config.name, console, command)
     todo, status, trouble = remaining.startable(ahead=True), remaining.exit_status, ""
     has_work = bool(todo or remaining.held)
     for line in edits_since(before, sweep):  # also without work, for the report leaves out what the edits leave out

@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from itertools import accumulate
-from typing import NamedTuple
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
@@ -40,33 +39,19 @@ LABEL, MEAN, SQUARE = 7, 7, 23
 """Columns of a row's name, of a mean with its star, of an objective with the space after it."""
 MAX_MARKS = 6
 """Seeds that get a mark each; of more than these, the number that is done is written."""
-
-
-class Judgement(NamedTuple):
-    """Which cells of a grid are not significantly worse than the best."""
-
-    best: Objective
-    level: frozenset[Objective]
-    """Those not significantly worse than the best, without the best itself."""
-
-
-Judge = Callable[[Mapping[Objective, Mapping[int, float]]], Judgement | None]
-"""Judges a grid by the points of each seed of each objective; None where there are too few."""
 WAITING, SHARES, DONE, FAILED = "·", "▁▂▃▄▅▆▇", "█", "x"
 """Marks of a seed; `SHARES` for one in training, by the share of its epochs that is done."""
 STATES: tuple[State, ...] = ("done", "running", "waiting", "failed")
 _NEW = TrainingStatus(state="waiting")
 
 
-def overview(
-    progress: SweepProgress, name: str, judge: Judge | None = None, *, width: int = 80, room: Console | None = None
-) -> Group:
+def overview(progress: SweepProgress, name: str, *, width: int = 80, room: Console | None = None) -> Group:
     """Draw the state of a sweep in full: what trains with its scores, what is done with its test results.
 
     Args:
         room: the terminal of a launch that runs: blocks in training come first, and grids with no room are left out.
     """
-    counts, judged = progress.counts(), False
+    counts = progress.counts()
     head = Text.assemble((name, "bold"), f"  {', '.join(f'{counts[state]} {state}' for state in STATES)}")
     if begun := [progress[training].epochs for training in progress.trainings if progress.begun(training)]:
         head.append(f"\n{len(begun)} of the waiting continue from a saved state ({sum(begun)} epochs in all)")
@@ -79,13 +64,10 @@ def overview(
         has_results = "done" in of_block[block] and block.configuration != CANDIDATES  # which are not tested
         metrics = [""] if "running" in of_block[block] or not has_results else []
         metrics += METRICS if has_results else []
-        for metric in metrics:
-            grid, was_judged = block_grid(progress, block, metric, judge if metric else None, width)
-            judged |= was_judged
-            grids.append(Group(Text(), grid))
+        grids += [Group(Text(), block_grid(progress, block, metric, width)) for metric in metrics]
     lists = _listed("failed", [_named(*one) for one in statuses.items() if one[1].state == "failed"])
     lists += _listed("to be repeated", [_named(*one) for one in statuses.items() if one[1].damaged])
-    shown, last = grids + lists, legend(judged=judged, is_done=counts["done"] == len(statuses))
+    shown, last = grids + lists, legend(is_done=counts["done"] == len(statuses))
     if room is not None:  # one row is the bar's, and the first grid stays, whatever the terminal
         above, below, *rows = (len(room.render_lines(one)) for one in (head, last, *shown))
         fitting = sum(used < room.height - above - below for used in accumulate(rows))
@@ -108,15 +90,8 @@ def _listed(heading: str, lines: Sequence[str]) -> list[Text]:
 class LiveView:
     """Shows a sweep while it trains; see `launch_sweep`. A context manager."""
 
-    def __init__(
-        self,
-        progress: SweepProgress,
-        name: str,
-        console: Console,
-        command: Callable[..., str],
-        judge: Judge | None = None,
-    ) -> None:
-        self.progress, self.name, self.console, self.command, self._judge = progress, name, console, command, judge
+    def __init__(self, progress: SweepProgress, name: str, console: Console, command: Callable[..., str]) -> None:
+        self.progress, self.name, self.console, self.command = progress, name, console, command
         left = TimeRemainingColumn(compact=True)
         columns = BarColumn(40), TextColumn("{task.percentage:.0f} %"), TimeElapsedColumn(), TextColumn("left"), left
         self._bar = Progress(*columns, console=console, speed_estimate_period=_PERIOD_S)
@@ -146,7 +121,7 @@ class LiveView:
 
     def show_all(self) -> None:
         """Print the state of the sweep in full."""
-        self.console.print(overview(self.progress, self.name, self._judge, width=self.console.width))
+        self.console.print(overview(self.progress, self.name, width=self.console.width))
 
     def epoch(self, training: Training, val_rsum: float) -> None:
         """Take note of a finished epoch, and print a line for it unless the view redraws itself."""
@@ -178,42 +153,32 @@ def block_title(block: Block) -> str:
     return ", ".join(words for words in (" ".join(block[:-1]), block.configuration) if words)
 
 
-def block_grid(
-    progress: SweepProgress, block: Block, metric: str = "", judge: Judge | None = None, width: int = 80
-) -> tuple[Group, bool]:
+def block_grid(progress: SweepProgress, block: Block, metric: str = "", width: int = 80) -> Group:
     """Draw a block: mean ± std over the seeds of each objective, and a mark for each seed until all are done.
 
-    A star marks the best by the judgement, or without one, the best of those whose seeds are all done.
+    A star marks the highest of those whose seeds are all done.
 
     Args:
         block: of the candidates of a search, the score of the best is drawn.
         metric: one of `METRICS`, or "" for the val rsum of the best epoch so far, of the seeds with the most epochs.
-
-    Returns:
-        The grid with its title, and whether it was judged.
     """
     seeds = progress.seeds(block)
     points = {name: of_seed for name, own in seeds.items() if (of_seed := _points(progress, own, metric))}
     searched = block.configuration == CANDIDATES
     means = {name: (max if searched else statistics.fmean)(of_seed.values()) for name, of_seed in points.items()}
-    judged = judge(points) if judge else None
-    if judged is None:
-        complete = [name for name in means if all(progress[seed].state == "done" for seed in seeds[name])]
-        top = max((means[name] for name in complete), default=math.inf)
-        best = {name for name in complete if means[name] == top}
-    else:
-        best = {name for name, mean in means.items() if mean == means[judged.best]}
+    complete = [name for name in means if all(progress[seed].state == "done" for seed in seeds[name])]
+    top = max((means[name] for name in complete), default=math.inf)
+    best = {name for name in complete if means[name] == top}
     squares = {}
     for name, own in seeds.items():
         mean = f"{'*' if name in best else ''}{means[name]:.1f}" if name in means else "--"
         several = not searched and len(points.get(name, ())) > 1
         spread = f" ± {statistics.stdev(points[name].values()):.1f}" if several else ""
         colour = shade(means[name], means.values()) if name in means else ""
-        near = " ≈ " if judged is not None and name in judged.level - best else " "
-        text = Text.assemble((f"{mean:>{MEAN}}{spread:<7}", f"{'bold ' * (name in best)}{colour}"), near)
+        text = Text.assemble((f"{mean:>{MEAN}}{spread:<7}", f"{'bold ' * (name in best)}{colour}"), " ")
         squares[name] = text.append_text(_marks(progress, own, always=not metric))
     title = Text(f"{block_title(block)}: {METRICS[metric] if metric else block_counts(progress, block)}", style="bold")
-    return Group(title, *map(_one_line, _rows(squares, max(1, (width - LABEL + 1) // SQUARE)))), judged is not None
+    return Group(title, *map(_one_line, _rows(squares, max(1, (width - LABEL + 1) // SQUARE))))
 
 
 def _points(progress: SweepProgress, seeds: Sequence[Training], metric: str) -> dict[int, float]:
@@ -260,13 +225,12 @@ def block_counts(progress: SweepProgress, block: Block) -> str:
     return ", ".join(parts) + (", score of the best" if block.configuration == CANDIDATES else "")
 
 
-def legend(*, judged: bool = False, is_done: bool = False) -> Text:
+def legend(*, is_done: bool = False) -> Text:
     """Explain the grids, in lines of at most 80 columns: of scores and seeds only until all are done."""
     share = f"{SHARES[0]} to {SHARES[-1]} share of its epochs"
     lines = ["score: best val rsum so far, mean over the seeds with the most epochs"] * (not is_done)
     lines += [f"a mark for each seed: {WAITING} waiting  {share}  {DONE} done  {FAILED} failed"] * (not is_done)
     lines += ["* highest of those that are done"]
-    lines += ["≈ not significantly below the highest (5 % level, if only the seeds vary)"] * judged
     return Text("\n".join(lines), style="dim")
 
 

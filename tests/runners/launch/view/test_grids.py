@@ -27,7 +27,7 @@ def in_training(sweep: ResolvedSweep) -> SweepProgress:
 
 
 def grid_of(progress: SweepProgress) -> list[str]:
-    return text_of(block_grid(progress, progress.blocks()[0])[0], width=120)
+    return text_of(block_grid(progress, progress.blocks()[0]), width=120)
 
 
 def test_a_square_has_the_score_and_a_mark_for_each_seed() -> None:
@@ -45,7 +45,7 @@ def test_a_baseline_is_a_row_of_its_own_below_the_grid() -> None:
     block = progress.blocks()[0]
     for number, (one,) in enumerate(progress.seeds(block).values()):
         progress.set(one, status("done", metrics={"test/i2t_r1": 90.0 + number}))
-    grid = text_of(block_grid(progress, block, "test/i2t_r1")[0])
+    grid = text_of(block_grid(progress, block, "test/i2t_r1"))
     squares = ["con", "nca", "cir"], ["con", "90.0", "91.0", "92.0"], ["infonce", "*93.0"]
     assert tuple(line.split() for line in grid[1:]) == squares
 

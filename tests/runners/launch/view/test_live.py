@@ -11,7 +11,7 @@ import pexpect
 import pytest
 from rich.console import Console
 
-from goal_sweep.runners.launch.view import Judgement, LiveView, SweepProgress, block_grid, overview
+from goal_sweep.runners.launch.view import LiveView, SweepProgress, block_grid, overview
 from tests.helpers.few import few
 from tests.helpers.paths import ROOT
 from tests.helpers.progress_cases import half_done, printed, status
@@ -123,7 +123,7 @@ def test_the_best_cell_is_one_whose_seeds_are_all_in() -> None:
     progress = SweepProgress([one, other, best, _])
     for training, value in ((one, 10.0), (best, 20.0), (other, 90.0)):
         progress.set(training, status("done", metrics={"test/i2t_r1": value}))
-    text = " ".join(printed(block_grid(progress, progress.blocks()[0], "test/i2t_r1")[0]).split())
+    text = " ".join(printed(block_grid(progress, progress.blocks()[0], "test/i2t_r1")).split())
     assert "*15.0 ± 7.1" in text
     assert "*90" not in text
     assert "90.0 █·" in text
@@ -134,10 +134,7 @@ def test_marks_do_not_move_decimals_out_of_line() -> None:
     for number, training in enumerate(progress.trainings):
         if number % 7:
             progress.set(training, status("done", metrics={"test/i2t_r1": 7.0 * number}))
-    level = frozenset({("lin", "con"), ("sig", "nca")})
-    judgement = Judgement(best=("con", "con"), level=level)
-    grid = block_grid(progress, progress.blocks()[0], "test/i2t_r1", lambda points: judgement)[0]
-    rows = printed(grid, 100).splitlines()[2:]
+    rows = printed(block_grid(progress, progress.blocks()[0], "test/i2t_r1"), 100).splitlines()[2:]
     points = [[match.start() for match in re.finditer(r"\.\d", row)] for row in rows]
     assert len(rows) == 5
     assert len({at for row in points for at in row}) == 6  # of the mean and the deviation, three times
