@@ -114,7 +114,8 @@ def _use(answer: Answer) -> str:
 def _use_in(answers: Sequence[Answer]) -> str:
     tops = Counter(name for answer in answers for name in answer.top).most_common(_MOST + 1)
     counts = list_text([f"{objective_name(*name)} ({number})" for name, number in tops])
-    return f"Highest mean rsum in {count_text(len(answers), 'table')}: {counts}."
+    untested = "" if any(answer.grid.comparison.is_tested for answer in answers) else "; nothing is tested: add seeds"
+    return f"Highest mean rsum in {count_text(len(answers), 'table')}: {counts}{untested}."
 
 
 def _beats(answers: Sequence[Answer], trained: Sequence[Answer]) -> str:

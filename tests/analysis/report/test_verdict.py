@@ -74,8 +74,9 @@ def test_of_several_tables_that_which_trained_is_named() -> None:
 
 
 def test_nothing_is_claimed_of_one_seed() -> None:
-    (line,) = verdict(inputs_of(sweep(CIR, seeds=1).results()))
-    assert line.endswith("nothing is tested: add seeds.")
+    for blocks in (1, 2):
+        (line,) = verdict(inputs_of(sweep(CIR, seeds=1, blocks=blocks).results()))
+        assert line.endswith("nothing is tested: add seeds.")
     few = sweep({"sig/nca": 30.0}, ["con/con", "con/nca", "sig/nca", "sig/con"])
     few.rows = [row for row in few.rows if row["seed"] == 1 or row["pair"] + row["triplet"] != "concon"]
     first, second, *_ = verdict(inputs_of(few.results()))
