@@ -7,4 +7,7 @@ import pytest
 
 
 def few(values: Iterable[Any], most: int = 1) -> list[Any]:
-    return [pytest.param(one, marks=[pytest.mark.exhaustive] * (number >= most)) for number, one in enumerate(values)]
+    return [
+        pytest.param(*(one if isinstance(one, tuple) else [one]), marks=[pytest.mark.exhaustive] * (number >= most))
+        for number, one in enumerate(values)
+    ]

@@ -22,6 +22,7 @@ from goal_sweep.goal_core.models.hub import Towers, build_dual, open_clip_tokens
 from goal_sweep.goal_core.training import StageConfig, UnitPlan
 from goal_sweep.goal_core.training.train import train_unit
 from tests.helpers import training_cases as cases
+from tests.helpers.few import few
 from tests.helpers.tiny_models import clip_folder, encoder_folder, siglip_folder
 
 FEW = replace(cases.DATA, num_train=8)
@@ -190,7 +191,7 @@ def encoder_cases(folder: Path) -> dict[str, tuple[ModelConfig, Any, StageConfig
     }
 
 
-@pytest.mark.parametrize("name", ["vsepp", "vse_infty"])
+@pytest.mark.parametrize("name", few(["vsepp", "vse_infty"]))
 def test_any_text_encoder_trains(name: str, tmp_path: Path) -> None:
     """Shared or alone, killed or not, the same bits; its weights move, and the checkpoint repeats its result."""
     model, data, stage = encoder_cases(encoder_folder(tmp_path / "encoder"))[name]

@@ -12,6 +12,7 @@ from goal_sweep.runners.cli.app import run
 from goal_sweep.runners.launch.opened import OpenedSweep
 from goal_sweep.sweeps.results import RESULTS_FILE
 from tests.helpers.blank_figures import blank_figures
+from tests.helpers.few import few
 from tests.helpers.mlflow_cases import Content
 from tests.helpers.paths import SCENES
 from tests.helpers.results_folder import arguments, finished
@@ -117,7 +118,7 @@ def test_a_sync_while_mlflow_does_not_answer_is_one_line(
     assert line.startswith("error: cannot write tracking")
 
 
-@pytest.mark.parametrize("with_results", [False, True])
+@pytest.mark.parametrize("with_results", few([False, True]))
 def test_a_server_that_only_a_sweep_file_names_is_not_contacted(
     with_results: bool, tmp_path: Path, empty_database: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

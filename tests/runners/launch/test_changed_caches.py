@@ -12,12 +12,13 @@ from goal_sweep.goal_core.training.train import train_unit
 from goal_sweep.runners.execution import worker
 from goal_sweep.runners.launch.opened import OpenedSweep
 from tests.helpers.disturbed import calm_results, disturbed, sweep_in
+from tests.helpers.few import few
 from tests.helpers.in_process import counted, launch, results
 
 CACHES = ("indexes/*.index", "indexes/*.tokens", "features/*.safetensors")
 
 
-@pytest.mark.parametrize("damage", ["edited", "cut"])
+@pytest.mark.parametrize("damage", few(["edited", "cut"]))
 def test_a_cache_that_is_edited_in_place_while_a_sweep_trains_changes_no_number(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, damage: str
 ) -> None:

@@ -155,7 +155,7 @@ STATES = ("last.safetensors", "best", "metrics.jsonl", "attempts/1.json")
 
 
 @pytest.mark.parametrize("damage", few(DAMAGES))
-@pytest.mark.parametrize("name", few(STATES, 2))
+@pytest.mark.parametrize("name", few(STATES))
 def test_a_damaged_state_is_never_continued(killed: OpenedSweep, mended: Mended, name: str, damage: str):
     folder = killed.store.folder(killed.by_stage[0][0]).folder
     path = max(folder.glob("best-*")) if name == "best" else folder / name
@@ -193,7 +193,7 @@ def test_features_of_another_split_are_computed_again(killed: OpenedSweep, finis
 
 @pytest.mark.parametrize("kind", few(["folder", "pipe"]))
 @pytest.mark.parametrize(
-    "name", few(["last.safetensors", "result.json", "attempts/1.json", "../cell.json", "metrics.jsonl"], 2)
+    "name", few(["last.safetensors", "result.json", "attempts/1.json", "../cell.json", "metrics.jsonl"])
 )
 def test_what_lies_in_a_files_place_and_is_none_is_said_and_costs_nothing(
     killed: OpenedSweep, mended: Mended, monkeypatch: pytest.MonkeyPatch, name: str, kind: str

@@ -26,14 +26,8 @@ def expire_at(server: Any, method: str, part: str) -> None:
     server.before = before
 
 
-@pytest.mark.parametrize(
-    "part",
-    [
-        pytest.param("last.", marks=pytest.mark.exhaustive),
-        pytest.param("/attempts/1.json", marks=pytest.mark.exhaustive),
-        "result.json",
-    ],
-)
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("part", ["last.", "/attempts/1.json", "result.json"])
 def test_a_launch_ends_with_the_advice_and_continues(server: Any, tmp_path: Path, monkeypatch, part: str):
     where = f"store=s3://bucket/{tmp_path.name}"
     sweep = sweep_in(tmp_path, where)

@@ -21,6 +21,7 @@ from goal_sweep.goal_core.training.cells import stack as cell_stack_module
 from goal_sweep.goal_core.training.cells.stack import CellStack
 from goal_sweep.goal_core.training.train import train_unit
 from tests.helpers import training_cases as cases
+from tests.helpers.few import few
 from tests.helpers.vector_files import write_vectors
 
 GRID = ["con/con", "con/nca", "lin/con", "lin-ms/cir", "sig-ms/con", "sig-ms/nca"]
@@ -219,11 +220,13 @@ def poisoned(request: pytest.FixtureRequest) -> Iterator[str]:
 
 @pytest.mark.parametrize(
     ("sharing", "names"),
-    [
-        ("heads", ["con/con", "poisoned/con", "sig-ms/cir"]),
-        ("heads", ["poisoned/con", "lin-ms/con"]),
-        ("trunk", ["con/con", "poisoned/con"]),
-    ],
+    few(
+        [
+            ("heads", ["con/con", "poisoned/con", "sig-ms/cir"]),
+            ("heads", ["poisoned/con", "lin-ms/con"]),
+            ("trunk", ["con/con", "poisoned/con"]),
+        ]
+    ),
     ids=["two go on", "one goes on", "unstacked"],
 )
 def test_a_cell_that_fails_leaves_the_others_as_they_were(tmp_path, poisoned: str, sharing: str, names: list[str]):
