@@ -32,20 +32,38 @@ def captions_of(split: Split, tokenizer: Tokenizer) -> Captions:
     if split.texts is not None:
         return CaptionVectors(split.texts, split.num_captions)
     if split.cache is None:
-        return EncodedCaptions.of(split.captions, tokenizer, partial(_place, split))
+        return EncodedCaptions.of(split.captions, tokenizer, partial(caption_place, split))
     path = split.cache.with_name(f"{split.cache.name}-{key_of(tokenizer.to_json())}.tokens")
     if kept := kept_columns(path):
         return EncodedCaptions(**kept[0])
-    fresh = EncodedCaptions.of(split.captions, tokenizer, partial(_place, split))
+    fresh = EncodedCaptions.of(split.captions, tokenizer, partial(caption_place, split))
     with suppress(OSError):  # a disk that refuses it costs only time
         write_columns(path, fresh.columns(), {})
     return fresh
 
 
-def _place(split: Split, caption: int) -> str:
+def caption_place(split: Split, caption: int) -> str:
+    """Where a caption stands, as messages about it begin."""
     image = int(split.caption_image[caption])
     number = caption - int(np.searchsorted(split.caption_image, image))
     return f"split {split.name}, caption {number + 1} of {split.reader.label(image)}: "
+
+
+def warn_of_reading(encoded: Iterable[Captions], tokenizer: Tokenizer, *, of_these: bool = False) -> None:
+    """Warn where a tokenizer cuts captions, or hardly knows their words.
+
+    Args:
+        of_these: its words are those of such captions, so that nothing is said of unknown ones.
+    """
+    own = [one for one in encoded if isinstance(one, EncodedCaptions)]
+    number, cut = sum(map(len, own)), sum(int((one.lengths >= tokenizer.longest).sum()) for one in own)
+    if cut:
+        warn(
+            f"{cut:,} of {number:,} captions fill all {tokenizer.longest:.0f} ids that the model reads; the rest is cut"
+        )
+    strange = 0 if of_these else sum(one.num_strange(tokenizer.unknown) for one in own)
+    if strange:
+        warn(f"in {strange:,} of {number:,} captions the model does not know half of the words or more")
 
 
 class EncodedCaptions:
@@ -79,6 +97,13 @@ class EncodedCaptions:
     def lengths(self) -> NDArray[np.int64]:
         """Number of ids of each caption, those of its start and end included, (N,) int64."""
         return np.diff(self._ends, prepend=0)
+
+    def num_strange(self, unknown: int | None) -> int:
+        """How many captions are unknown words at least by half, apart from their first and last id."""
+        found = np.concatenate(([0], np.cumsum(self._ids == unknown)))
+        starts, lengths = self._ends - self.lengths, self.lengths
+        counts = found[np.maximum(self._ends - 1, starts)] - found[np.minimum(starts + 1, self._ends)]
+        return int(((counts > 0) & (2 * counts >= lengths - 2)).sum())
 
     def ids(self, index: int) -> list[int]:
         """Ids of one caption."""

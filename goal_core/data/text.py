@@ -7,6 +7,7 @@ cleaned first as in X-VLM, or the ids of any stored tokenizer.
 from __future__ import annotations
 
 import json
+import math
 import re
 import unicodedata
 from abc import ABC, abstractmethod
@@ -81,6 +82,16 @@ class Tokenizer(ABC):
     @abstractmethod
     def __len__(self) -> int:
         """Number of ids, special ones included."""
+
+    @property
+    def unknown(self) -> int | None:
+        """The id of unknown words; None where every word has ids of its own."""
+        return None
+
+    @property
+    def longest(self) -> float:
+        """Ids that are kept of a caption."""
+        return math.inf
 
     def portable(self) -> tuple[tokenizers.Tokenizer, str]:
         """The same of the `tokenizers` library, for the caller to change, and the captions that it reads otherwise."""
@@ -207,6 +218,11 @@ class Vocabulary(Tokenizer):
         """Word ids of a caption between ``<start>`` and ``<end>``; at least these two, without an upper limit."""
         return [START, *(self._ids.get(word, UNK) for word in tokenize(caption)), END]
 
+    @property
+    def unknown(self) -> int:
+        """That of ``<unk>``."""
+        return UNK
+
     def portable(self) -> tuple[tokenizers.Tokenizer, str]:
         """The words, split by the same expression; see :meth:`Tokenizer.portable`."""
         tokenizer = tokenizers.Tokenizer(models.WordLevel(dict(self._ids), unk_token="<unk>"))
@@ -309,6 +325,16 @@ class Wordpieces(Tokenizer):
         ids: list[int] = self._tokenizer.encode(kept).ids
         return ids
 
+    @property
+    def unknown(self) -> int:
+        """That of ``[UNK]``."""
+        return self.pieces.index("[UNK]")
+
+    @property
+    def longest(self) -> float:
+        """:data:`MAX_TOKENS` of a cleaned caption."""
+        return MAX_TOKENS if self.cleans else math.inf
+
     def portable(self) -> tuple[tokenizers.Tokenizer, str]:
         """The word pieces, after the same cleaning; see :meth:`Tokenizer.portable`."""
         tokenizer = tokenizers.Tokenizer.from_str(self._tokenizer.to_str())
@@ -346,6 +372,18 @@ class Subwords(Tokenizer):
         if not ids:
             raise DataError(f"caption {caption!r} has no ids")
         return ids
+
+    @property
+    def unknown(self) -> int | None:
+        """What the library's model gives for it."""
+        model = json.loads(self.content)["model"]
+        found: int | None = model.get("unk_id", self._tokenizer.token_to_id(model.get("unk_token") or ""))
+        return found
+
+    @property
+    def longest(self) -> float:
+        """As the library truncates."""
+        return float((self._tokenizer.truncation or {}).get("max_length", math.inf))
 
     def portable(self) -> tuple[tokenizers.Tokenizer, str]:
         """The same; see :meth:`Tokenizer.portable`."""

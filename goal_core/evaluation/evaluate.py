@@ -17,6 +17,7 @@ from goal_sweep.goal_core.data.config import SourceConfig
 from goal_sweep.goal_core.data.dataset import fingerprint_of
 from goal_sweep.goal_core.data.formats.index import Index, index_path, own_indexes
 from goal_sweep.goal_core.data.formats.opening import open_dataset
+from goal_sweep.goal_core.data.inputs import captions_of, warn_of_reading
 from goal_sweep.goal_core.data.text import tokenize
 from goal_sweep.goal_core.evaluation import recalls
 from goal_sweep.goal_core.evaluation.retrieval import EmbeddingError
@@ -113,6 +114,9 @@ def open_checkpoint(
         if again := _trained_on(trained, dataset.splits[name]):
             of = f"{dataset.splits[name].num_images:,} {name} images"
             warn(f"{again:,} of {of} are training images of {path}, so its recall on them says little")
+    if data is not None:
+        own_words = description.vocabulary
+        warn_of_reading([captions_of(dataset.splits[name], own_words) for name in splits], own_words)
     encoder = trained_encoder(trained, description, torch.device(device), dataset)
     return OpenedCheckpoint(
         path=path,

@@ -21,7 +21,7 @@ from goal_sweep.goal_core.basics.registry import run_plugins
 from goal_sweep.goal_core.checkpoints.file import ModelDescription, TrainedModel, flat, read_model, write_model
 from goal_sweep.goal_core.checkpoints.initial_model import trained_encoder
 from goal_sweep.goal_core.data.formats.pictures import examined, to_rgb
-from goal_sweep.goal_core.data.inputs import EncodedCaptions
+from goal_sweep.goal_core.data.inputs import EncodedCaptions, warn_of_reading
 from goal_sweep.goal_core.data.transforms import transform_of
 from goal_sweep.goal_core.evaluation.recalls import CHUNK, embed_captions
 from goal_sweep.goal_core.models.heads import Encoder
@@ -66,13 +66,16 @@ class RetrievalModel:
         return self._embed_images(torch.split(torch.from_numpy(given), CHUNK))
 
     def encode_texts(self, texts: Iterable[str]) -> NDArray[np.float32]:
-        """Unit vectors (M, D) float32 of sentences. Words that the vocabulary lacks count as unknown."""
-        given = _several(texts)
+        """Unit vectors (M, D) float32 of sentences; it is warned of those that are cut or hardly known."""
+        return self._embed_texts(_several(texts))
+
+    def _embed_texts(self, given: list[str], *, is_known: bool = False) -> NDArray[np.float32]:
         if other := [type(text).__name__ for text in given if not isinstance(text, str)]:
             raise DataError(f"a sentence must be a text, got {other[0]}")
         if not given:
             raise DataError("there is no sentence to embed")
         captions = EncodedCaptions.of(given, self.description.vocabulary)
+        warn_of_reading([captions], self.description.vocabulary, of_these=is_known)
         return self._checked(embed_captions(self._encoder, captions).cpu(), len(set(given)))
 
     def unknown_words(self, text: str, where: str = "") -> list[str]:
@@ -90,14 +93,14 @@ class RetrievalModel:
         Returns:
             Numbers of images and their similarities, in [-1, 1], the nearest first; equal ones in their order.
         """
-        query = self.encode_texts([text])[0]
+        query = self._embed_texts([text], is_known=True)[0]
         if unknown := self.unknown_words(text):
             warn(f"{self._path} does not know {', '.join(unknown)}")
         if np.ndim(images) != 2 or len(query) != np.shape(images)[1]:
             raise DataError(f"images must be (N, {len(query)}), got {tuple(np.shape(images))}")
         if top < 1:
             raise DataError(f"top must be at least 1, got {top}")
-        similarities = np.asarray(images) @ query
+        similarities = np.asarray(images) @ query / np.linalg.norm(images, axis=1)
         nearest = np.argsort(-similarities, kind="stable")[:top]
         return [(int(index), float(similarities[index])) for index in nearest]
 

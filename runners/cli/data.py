@@ -41,10 +41,10 @@ def check(
     config = load_sweep(sweep, set_ or [])
 
     def captions(dataset: Dataset) -> None:
-        from goal_sweep.goal_core.checkpoints.initial_model import check_captions  # with torch
+        from goal_sweep.goal_core.checkpoints.initial_model import InitialModel, check_captions  # with torch
 
         with suppress(WeightsError):  # of the text encoder, which `validate` tells
-            check_captions(config.model.models[0], config.data, dataset)
+            check_captions(InitialModel(config.model.models[0], config.data, dataset), dataset)
 
     with progress_bar("reading") as count:
         words, read = not brings_tokenizer(config.model.models[0]), partial(count, "images")

@@ -12,7 +12,7 @@ from pathlib import Path
 from shutil import copyfile
 
 from goal_sweep.goal_core.basics.atomic import make_folder, replace_with
-from goal_sweep.goal_core.basics.errors import CombinedError, ConfigError, GoalError
+from goal_sweep.goal_core.basics.errors import CombinedError, ConfigError, GoalError, listening, warn
 from goal_sweep.goal_core.data import Dataset, Progress, SplitCounts, published_counts
 from goal_sweep.goal_core.data.formats.index import index_path
 from goal_sweep.goal_core.data.formats.opening import open_dataset
@@ -130,8 +130,12 @@ def _open_and_check_weights(config: SweepConfig, indexes: Path) -> None:
 def _check_weights(config: SweepConfig, dataset: Dataset) -> None:
     from goal_sweep.goal_core.checkpoints.initial_model import check_initial_weights  # with torch
 
-    for model in config.model.models:
-        check_initial_weights(model, config.data, dataset)
+    lines = dict[str, None]()  # that of several backbones, once
+    with listening(lines.setdefault):
+        for model in config.model.models:
+            check_initial_weights(model, config.data, dataset)
+    for line in lines:
+        warn(f"data: {line}")
 
 
 def open_sweep(

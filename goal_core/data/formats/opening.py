@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from goal_sweep.goal_core.basics.atomic import make_folder
-from goal_sweep.goal_core.basics.errors import ChangedDataError, DataError, warn
+from goal_sweep.goal_core.basics.errors import ChangedDataError, DataError, listening, warn
 from goal_sweep.goal_core.basics.files import Texts, kept_columns, stamp_of, write_columns
 from goal_sweep.goal_core.data.config import DataConfig, ScenesConfig
 from goal_sweep.goal_core.data.dataset import COUNTED, SPLIT_NAMES, Dataset
@@ -108,7 +108,8 @@ def check_data(
         for line in [*dataset.notes, *(dataset.word_notes if words else ())]:
             report.note("used", "note", line)
         report.fingerprint = "" if quick else dataset.fingerprint
-        report.attempt("captions", partial(captions, dataset))
+        with listening(lambda line: report.note("captions", "note", line)):
+            report.attempt("captions", partial(captions, dataset))
         if quick:
             images = (path for split in SPLIT_NAMES for path, *_ in index.statuses(split))
             empty = [f"image {path} is empty" for path in images if stamp_of(path)[:1] == [0]]
