@@ -18,7 +18,7 @@ from goal_sweep.goal_core.data.dataset import fingerprint_of
 from goal_sweep.goal_core.data.formats.index import Index, index_path, own_indexes
 from goal_sweep.goal_core.data.formats.opening import open_dataset
 from goal_sweep.goal_core.data.inputs import captions_of, warn_of_reading
-from goal_sweep.goal_core.data.text import tokenize
+from goal_sweep.goal_core.data.words import tokenize
 from goal_sweep.goal_core.evaluation import recalls
 from goal_sweep.goal_core.evaluation.retrieval import EmbeddingError
 from goal_sweep.goal_core.models.heads import Encoder

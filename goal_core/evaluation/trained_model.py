@@ -100,7 +100,9 @@ class RetrievalModel:
             raise DataError(f"images must be (N, {len(query)}), got {tuple(np.shape(images))}")
         if top < 1:
             raise DataError(f"top must be at least 1, got {top}")
-        similarities = np.asarray(images) @ query / np.linalg.norm(images, axis=1)
+        similarities = (
+            np.asarray(images) @ query / np.maximum(np.linalg.norm(images, axis=1), np.finfo(np.float32).tiny)
+        )
         nearest = np.argsort(-similarities, kind="stable")[:top]
         return [(int(index), float(similarities[index])) for index in nearest]
 

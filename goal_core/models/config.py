@@ -41,9 +41,9 @@ class BertConfig(InRange):
     """The BERT that encodes captions."""
 
     weights: str = "bert-base-uncased"
-    """`random`: drawn from the cell's seed; a folder with `config.json`, `vocab.txt` and weights; otherwise a model's
-    name on the Hugging Face hub. In VSE-infinity any text encoder of the transformers library, or one of a plugin; one
-    that is no BERT and brings a tokenizer needs `size_augment: 0`."""
+    """`random`: drawn from the cell's seed; a folder with `config.json`, weights, and `vocab.txt` or `tokenizer.json`;
+    otherwise a model's name on the Hugging Face hub. In VSE-infinity any text encoder of the transformers library, or
+    one of a plugin; one that is no BERT and brings a tokenizer needs `size_augment: 0`."""
     layers: Size = 12
     """Transformer layers; used with `random` weights only, as are the next two."""
     width: Size = 768

@@ -213,10 +213,19 @@ def bert_wordpieces(config: BertConfig, captions: Iterable[str], min_word_count:
     if not is_bert(config.weights):
         return tokenizer_of(config.weights, words)
     vocabulary = _file_of(config.weights, "vocab.txt")
-    if vocabulary is None:
-        raise WeightsError(f"cannot find vocab.txt of BERT {config.weights!r}")
-    lowercase = _settings_of(config.weights, "tokenizer_config.json").get("do_lower_case", True)
-    return Wordpieces.from_file(vocabulary, lowercase=bool(lowercase))
+    saved: dict[str, int] = _settings_of(config.weights, "tokenizer.json").get("model", {}).get("vocab", {})
+    if vocabulary is None and not saved:
+        raise WeightsError(f"cannot find vocab.txt or tokenizer.json of BERT {config.weights!r}")
+    stored = _settings_of(config.weights, "tokenizer_config.json")
+    if (kind := stored.get("tokenizer_class") or "BertTokenizer").removesuffix("Fast") != "BertTokenizer":
+        raise WeightsError(f"the tokenizer of {config.weights!r} is a {kind}; framework vsepp can use it (model.text)")
+    settings: dict[str, bool] = {
+        name: stored[name] for name in ("strip_accents", "tokenize_chinese_chars") if name in stored
+    }
+    settings["lowercase"] = bool(stored.get("do_lower_case", True))
+    if vocabulary is None:  # the library writes none any more
+        return Wordpieces(tuple(sorted(saved, key=saved.__getitem__)), **settings)
+    return Wordpieces.from_file(vocabulary, **settings)
 
 
 def is_bert(weights: str) -> bool:

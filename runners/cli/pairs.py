@@ -20,7 +20,7 @@ from goal_sweep.analysis.statistics.pair import Pair
 from goal_sweep.goal_core.basics.errors import GoalError
 from goal_sweep.goal_core.data import Split
 from goal_sweep.goal_core.data.formats.features import FeatureRows
-from goal_sweep.goal_core.data.text import tokenize
+from goal_sweep.goal_core.data.words import tokenize
 from goal_sweep.goal_core.evaluation.evaluate import open_checkpoint
 from goal_sweep.goal_core.evaluation.metrics import METRICS
 from goal_sweep.goal_core.evaluation.recalls import check_embedded, embed_split

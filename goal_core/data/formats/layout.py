@@ -23,7 +23,7 @@ from goal_sweep.goal_core.basics.errors import DataError, MissingDataError, near
 from goal_sweep.goal_core.basics.files import StoredArray, content_of, is_text, stamp_of
 from goal_sweep.goal_core.data.config import SHIPPED
 from goal_sweep.goal_core.data.dataset import SPLIT_NAMES, Row
-from goal_sweep.goal_core.data.text import is_seen
+from goal_sweep.goal_core.data.words import is_seen
 
 SHIPPED_FOLDER = Path(__file__).parents[1] / "shipped"
 SPLIT_OF = {

@@ -29,7 +29,7 @@ from goal_sweep.goal_core.data.formats.report import DataReport, Progress, Split
 from goal_sweep.goal_core.data.formats.sources import karpathy, source, xvlm_json
 from goal_sweep.goal_core.data.formats.text_files import text_files
 from goal_sweep.goal_core.data.scenes import open_scenes
-from goal_sweep.goal_core.data.text import unspaced, word_counts
+from goal_sweep.goal_core.data.words import unspaced, word_counts
 
 LAYOUTS: Mapping[str, Callable[[Any], Layout]] = {
     "karpathy": karpathy,

@@ -24,7 +24,7 @@ from goal_sweep.goal_core.basics.files import StoredArray, content_of, json_in, 
 from goal_sweep.goal_core.data.config import IdMappedConfig, PrecompConfig, RegionsConfig
 from goal_sweep.goal_core.data.formats import layout
 from goal_sweep.goal_core.data.formats.features import REGION_AXES, VECTOR_AXES, read_region_header, row_digests
-from goal_sweep.goal_core.data.text import is_seen
+from goal_sweep.goal_core.data.words import is_seen
 
 _CAPTIONS = 5
 """Captions of an image in the published datasets."""

@@ -16,7 +16,8 @@ from safetensors.torch import save_file
 from goal_sweep.goal_core.basics.errors import ConfigError
 from goal_sweep.goal_core.data.config import DataConfig, PrecompConfig, RegionsConfig, ScenesConfig
 from goal_sweep.goal_core.data.formats.opening import open_dataset
-from goal_sweep.goal_core.data.text import Tokenizer, Vocabulary, Wordpieces, tokenize
+from goal_sweep.goal_core.data.text import Tokenizer, Vocabulary, Wordpieces
+from goal_sweep.goal_core.data.words import tokenize
 from goal_sweep.goal_core.evaluation.trained_model import load_model
 from goal_sweep.goal_core.models import BackboneConfig, ModelConfig, TextConfig
 from goal_sweep.goal_core.models.backbones import build_backbone

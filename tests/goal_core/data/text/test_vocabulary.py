@@ -6,7 +6,8 @@ import pytest
 
 from goal_sweep.goal_core.basics.errors import DataError
 from goal_sweep.goal_core.data.inputs import EncodedCaptions
-from goal_sweep.goal_core.data.text import Vocabulary, tokenize, tokenizer_from_json, word_counts
+from goal_sweep.goal_core.data.text import Vocabulary, tokenizer_from_json
+from goal_sweep.goal_core.data.words import tokenize, word_counts
 from tests.helpers.properties import given, st
 
 CORPUS = ["a cat on a mat", "A cat, a dog!", "two cats"]

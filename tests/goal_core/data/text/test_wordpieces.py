@@ -42,3 +42,19 @@ def test_captions_are_cleaned_and_cut() -> None:
     assert (len(long), long[0], long[-1]) == (40, pieces.encode("")[0], pieces.encode("")[1])
     with pytest.raises(DataError, match="must be a list of strings"):
         tokenizer_from_json(json.dumps({**json.loads(tokenizer.to_json()), "pieces": [1]}))
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{"lowercase": False, "strip_accents": True}, {"strip_accents": False}, {"tokenize_chinese_chars": False}],
+)
+def test_the_settings_of_a_tokenizer_are_followed(settings: dict[str, bool]) -> None:
+    from transformers import BertTokenizer
+
+    pieces = (*SPECIAL_PIECES, "Rot", "rot", "möbel", "mobel", "Mobel", "犬", "犬が", "が")
+    own = Wordpieces(pieces, **settings)
+    given = {"do_lower_case" if name == "lowercase" else name: value for name, value in settings.items()}
+    theirs = BertTokenizer(vocab={piece: index for index, piece in enumerate(pieces)}, **given)
+    for caption in ("Möbel Rot", "möbel rot", "犬が 犬"):
+        assert own.encode(caption) == theirs(caption)["input_ids"]
+    assert tokenizer_from_json(own.to_json()) == own
