@@ -81,7 +81,7 @@ class _Reads(TorchDispatchMode):  # type: ignore[no-untyped-call]  # of torch
 
 
 def export_towers(
-    trained: Encoder, description: ModelDescription, folder: Path, kind: Kind, *, longest: int = 77
+    trained: Encoder, description: ModelDescription, folder: Path, kind: Kind, *, longest: int = 77, force: bool = False
 ) -> dict[str, float | None]:
     """Write both towers, which compute in float32 on any number of images or captions; see `RetrievalModel.export`.
 
@@ -91,6 +91,8 @@ def export_towers(
     """
     if kind not in _ENDS or longest < 4:
         raise ConfigError(f"export as onnx or torch with longest at least 4, got {kind!r} and {longest}")
+    if there := [one for name in file_names(kind) if not force and (one := folder / name).exists()]:
+        raise ConfigError(f"{there[0]} is there already; give another folder, or write over it with force=True")
     if kind == "onnx" and not (find_spec("onnx") and find_spec("onnxscript")):
         raise ConfigError("ONNX files need packages that are missing: pip install 'goal-sweep[onnx]'")
     words, _ = description.vocabulary.portable()

@@ -107,28 +107,38 @@ class RetrievalModel:
         return [(int(index), float(similarities[index])) for index in nearest]
 
     def export(
-        self, folder: str | os.PathLike[str], kind: Literal["onnx", "torch"] = "onnx", *, longest: int = 77
+        self,
+        folder: str | os.PathLike[str],
+        kind: Literal["onnx", "torch"] = "onnx",
+        *,
+        longest: int = 77,
+        force: bool = False,
     ) -> dict[str, float | None]:
         """Write image tower and text tower apart, with tokenizer and preprocessing, for programs without goal-sweep.
 
-        A `ConfigError` says what cannot be exported; X-VLM's second ranking is left out.
+        A `ConfigError` says what cannot be exported, or which file is there already; X-VLM's second ranking is left
+        out.
 
         Args:
             kind: files in ONNX, which need the extra `goal-sweep[onnx]`, or for `torch.export.load`.
             longest: ids of the longest caption; 77 are CLIP's. A GRU reads all captions padded to it.
+            force: write over files that are there.
 
         Returns:
             For each tower's file the largest difference of its embeddings from the model's; None without onnxruntime.
         """
         from goal_sweep.goal_core.evaluation.export import export_towers  # a second of import
 
-        return export_towers(self._encoder, self.description, Path(folder), kind, longest=longest)
+        return export_towers(self._encoder, self.description, Path(folder), kind, longest=longest, force=force)
 
-    def save(self, file: str | os.PathLike[str]) -> None:
+    def save(self, file: str | os.PathLike[str], *, force: bool = False) -> None:
         """Write the whole model, a frozen backbone too, as one safetensors file, which :func:`load_model` reads.
 
+        A `ConfigError` says that the file is there already, unless one forces it.
         Models of the transformers library find their configuration where they found it before.
         """
+        if not force and os.path.exists(file):
+            raise ConfigError(f"{file} is there already; give another name, or write over it with force=True")
         parts = {"heads": self._encoder.heads, "backbone": self._encoder.backbone}
         tensors = flat({name: part.state_dict() for name, part in parts.items() if part is not None})
         write = partial(write_model, tensors=tensors, description=self.description, epoch=self._epoch)

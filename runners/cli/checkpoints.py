@@ -20,7 +20,7 @@ from goal_sweep.goal_core.basics.registry import run_plugins
 from goal_sweep.goal_core.data import SPLIT_NAMES, index_parts
 from goal_sweep.goal_core.data.formats.features import read_region_header
 from goal_sweep.goal_core.data.formats.index import own_indexes
-from goal_sweep.goal_core.data.formats.layout import PICTURES, tree
+from goal_sweep.goal_core.data.formats.layout import PICTURES, captions_in, tree
 from goal_sweep.goal_core.data.formats.opening import open_dataset
 from goal_sweep.goal_core.data.formats.tables import LINES, TABLES
 from goal_sweep.goal_core.data.formats.text_files import read_lines
@@ -110,6 +110,13 @@ def evaluate(
                 console.print(f"  {protocol:15s}" + "".join(f"{value:9.2f}" for value in values))
 
 
+_OF_TABLE = re.compile(
+    rf"""["']?(?:caption|file|id|image|img|index|name|sentence|split|text)\w*["']?\s*(?:,(?!\s) | [;|\t])  # columns
+      | \S+(?:{"|".join(map(re.escape, PICTURES))})["']?\s*[,;|\t] | [\[{{]\s*\Z  # a row, or JSON on several lines""",
+    re.IGNORECASE | re.VERBOSE,
+)
+
+
 @checkpoints.command()
 def embed(
     model: Model,
@@ -147,9 +154,11 @@ def embed(
         if texts.suffix.lower() in (".json", ".jsonl", *TABLES):
             raise GoalError(f"{texts}: --texts takes a text file with a sentence on each line")
         names = read_lines(texts, LINES)
-        if re.match(r"(image|file)\w*\s*[,;|\t]", names[0], re.IGNORECASE):
+        if _OF_TABLE.match(names[0]):
             raise GoalError(f"{texts} begins as a table: {names[0]!r:.80}; write its captions alone, one on a line")
         for number, line in enumerate(names, start=1):
+            if captions_in(line, f"{texts}:{number}") != [line]:
+                raise GoalError(f"{texts}:{number} is a list or an object; write one sentence on a line: {line!r:.80}")
             trained.unknown_words(line, f"{texts}:{number}: ")
         rows = trained.encode_texts(names)
     np.save(content := BytesIO(), rows)
@@ -236,10 +245,10 @@ def export(
         new_file(file, force=force, read=[*checkpoint.glob("*"), checkpoint])
     trained = load_model(checkpoint, weights=weights, plugins=plugin or ())
     if safetensors:
-        trained.save(safetensors)
+        trained.save(safetensors, force=True)
         console.print(str(safetensors))
         return
-    for name, off in trained.export(folder, kind, longest=longest).items():
+    for name, off in trained.export(folder, kind, longest=longest, force=True).items():
         said = "not compared: onnxruntime is missing" if off is None else f"at most {off:.0e} from the model"
         console.print(f"{folder / name}: {said}")
     console.print(f"{folder / 'README.txt'}: how to use them")

@@ -27,6 +27,9 @@ VECTOR_AXES: Final = ("images", "features")
 REGION_AXES: Final = ("images", "regions", "features")
 BLOCK = 256
 """Rows that are read at a time."""
+REPEATED = "have nearly the features of the row before, as if computed once for each caption; give each image one row"
+_NEAR = 1e-4
+"""By which part of the largest number nearly equal rows differ at most: several times what a GPU rounds."""
 _SIDES, _NO_ARRAY = ("images", "texts"), " is not an .npy file, or is cut short"
 
 
@@ -132,9 +135,9 @@ class FeatureRows:
         return stored.astype(np.float32, copy=False)
 
     def fresh(self, indices: Sequence[int]) -> tuple[bytes, list[list[int]], list[str], list[tuple[str, str]]]:
-        """SHA-256 of some images' features as they are now, together; a line for each broken one; no more.
+        """SHA-256 of some images' features as they are now, together; a line for each broken one; what is to be said.
 
-        That is one that is not finite, or a vector without a direction, which cannot be normalised.
+        Broken are those that are not finite, and vectors without a direction, which cannot be normalised.
         """
         values = stored_rows(self.file, self._rows_of(np.asarray(indices)))
         with np.errstate(over="ignore"):
@@ -145,7 +148,11 @@ class FeatureRows:
             wrong["all 0, so they have no direction"] = ~flat.any(axis=1)
         found = ((row, how) for how, rows in wrong.items() for row in np.flatnonzero(rows).tolist())
         problems = [f"{what} of {self.label(indices[row])} are {how}" for row, how in found]
-        return _digests(values).tobytes(), [], problems, []
+        with np.errstate(all="ignore"):
+            change, size = np.abs(np.diff(flat, axis=0)).max(axis=1), np.abs(flat[1:]).max(axis=1)
+        near = np.flatnonzero((change > 0) & (change < _NEAR * size)) + 1
+        said = [(self.label(indices[row]), REPEATED) for row in near.tolist()]
+        return _digests(values).tobytes(), [], problems, said
 
     def label(self, index: int) -> str:
         """The image's id and its row in the file."""

@@ -4,7 +4,7 @@ import gc
 import os
 import re
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import asdict, replace
@@ -42,6 +42,8 @@ LAYOUTS: Mapping[str, Callable[[Any], Layout]] = {
 }
 """By `data.format` in sweep files; `scenes` are drawn."""
 _LETTER = re.compile(r"[^\W\d_]")
+_BROKEN = re.compile(r"\ufffd|&#?\w+;|</?(?:a|b|br|div|em|i|p|span|u)\b[^<>]*>|Ã[\x80-\xbf]|â€|\\u[0-9a-fA-F]{4}")
+"""What is left where a program could not read a character, HTML, UTF-8 read as Latin-1, and JSON's escapes."""
 _TOGETHER = 64
 """Images, or rows of features, that a thread reads at a time."""
 
@@ -188,16 +190,36 @@ def _listed(config: DataConfig, report: DataReport) -> Index | None:
             f"{whole:,} of {len(counted):,} captions of train and val are in a script without spaces, where "
             "a sentence counts as one word; a text encoder of transformers knows its parts (model.text.encoder)"
         )
-    if bare := sum(not _LETTER.search(caption) for caption in counted):
-        notes.append(
-            f"{bare:,} of {len(counted):,} captions of train and val contain no letter, such as the labels of boxes"
-        )
+    notes += _remarks(counted, whole)
+    if (again := _shared(listings["test"].captions if counted else ())) > 0.1:
+        notes.append(f"{100 * again:.0f} % of the test captions are another image's, too, which recall counts as wrong")
     words, of_test = word_counts(counted), Counter[int]()
     about["words"] = list(Counter(words.values()).items())
     for word, times in word_counts(chain.from_iterable(listings["test"].captions if counted else ())).items():
         of_test[words[word]] += times
     about["words_of_test"] = list(of_test.items())
     return Index(columns, about) if report.complete else None
+
+
+def _remarks(captions: Sequence[str], unspaced: int) -> Iterator[str]:
+    """What is to be said of captions that look like something else."""
+    bare = [caption for caption in captions if not _LETTER.search(caption)]
+    single = [caption for caption in captions if len(caption.split()) == 1]
+    broken = [found[0] for caption in captions if (found := _BROKEN.search(caption))]
+    of = f"of {len(captions):,} captions of train and val"
+    if bare:
+        yield f"{len(bare):,} {of} contain no letter, such as the labels of boxes"
+    if 2 * (len(single) - unspaced) > len(captions):
+        yield f"{len(single):,} {of} are one word, such as {single[0]!r:.30}; if a list holds their words, join it"
+    if broken:
+        yield f"{len(broken):,} {of} hold HTML, or were read in another encoding, such as {broken[0]!r:.30}"
+
+
+def _shared(captions: Sequence[Sequence[str]]) -> float:
+    """Which part of the captions are those of several images."""
+    images = Counter(chain.from_iterable(map(set, captions)))
+    every = [caption for own in captions for caption in own]
+    return sum(images[caption] > 1 for caption in every) / max(1, len(every))
 
 
 def _listings(config: DataConfig, layout: Layout, report: DataReport) -> tuple[dict[str, Listing], list[str]]:

@@ -28,8 +28,9 @@ _TURNS = "FLIP_LEFT_RIGHT ROTATE_180 FLIP_TOP_BOTTOM TRANSPOSE ROTATE_90 TRANSVE
 _BACK = {number: Image.Transpose[name] for number, name in enumerate(_TURNS.split(), start=2)}
 """What undoes the turn of each EXIF orientation but 1, which has none."""
 TURNED = "have a rotation tag (EXIF), and are read as stored, without it"
-DARK = "of 16 bits or more, or of signed numbers, use only the dark part of their range; scale them up"
+DARK = "of 16 bits or more, or of signed numbers, use little but the dark part of their range; scale them up"
 CLEAR = "are transparent everywhere, and are read as white; save them without an alpha channel"
+WHITE = "are white on transparency, and are read as white throughout; lay them on another colour"
 PARTLY = (
     "are TIFF whose last band is called transparency, and are laid on white; if it is infrared, save the others alone"
 )
@@ -84,14 +85,15 @@ def examined(content: bytes, label: str) -> tuple[NDArray[np.uint8], list[str]]:
             raise DataError(f"cannot read image {label}: its data break off, or hold zeros")
         tags = getattr(image, "tag_v2", {})  # of TIFF
         is_signed = 2 in tags.get(339, ()) and max(tags.get(258, (1,))) <= 16
-        is_dark = _is_wide(image) and bool(pixels.max() < (128 if is_signed else 64))
+        is_dark = _is_wide(image) and bool(np.percentile(pixels, 90) < (128 if is_signed else 64))
         said = [TURNED] * (_orientation(image) in _BACK) + [DARK] * is_dark
         if image.format != "MPO" and getattr(image, "n_frames", 1) > 1:  # a telephone's second one is spare
             said.append(SEVERAL)
         if image.has_transparency_data and image.mode != "La" and (tags or pixels.min() == 255):
             alpha = np.asarray(image.convert("RGBA"))[..., 3]
             is_clear = not alpha.any()
-            said += [CLEAR] * is_clear + [PARTLY] * (bool(tags) and not is_clear and bool((alpha < 255).any()))
+            said += [CLEAR] * is_clear + [WHITE] * bool(not is_clear and pixels.min() == 255)
+            said += [PARTLY] * (bool(tags) and not is_clear and bool((alpha < 255).any()))
         return pixels, said
 
 

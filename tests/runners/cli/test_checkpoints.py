@@ -154,6 +154,13 @@ def test_mistakes_are_one_line(cell: Path, tmp_path: Path, capsys: pytest.Captur
     [
         ("a.txt", b"a hat\rzzz qqq\r", "a.txt:2: .* knows no word of 'zzz qqq'"),
         ("a.txt", b"a hat\r\ra cup\r", "line 2 of .*a.txt is empty"),
+        ("a.txt", b"0.jpg#0\ta red hat\n", "a.txt:1 has the name and number of a picture"),
+        ("a.txt", b"a hat\n0.jpg#1\ta red hat\n", "a.txt:2 has the name and number of a picture"),
+        ("a.txt", b"id,text\n1,a hat\n", "a.txt begins as a table"),
+        ("a.txt", b"0.png,a hat,test\n", "a.txt begins as a table"),
+        ("a.txt", b'[\n"a hat",\n"a cup"\n]\n', "a.txt begins as a table"),
+        ("a.txt", b'{"caption": "a hat"}\n', "a.txt:1.0. must be a caption"),
+        ("a.txt", b'["a hat", "a cup"]\n', "a.txt:1 is a list or an object"),
         ("a.json", b'["a hat"]', "a.json: --texts takes a text file with a sentence on each line"),
     ],
 )

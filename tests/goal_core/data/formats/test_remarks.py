@@ -1,0 +1,91 @@
+"""What is right in form but seldom meant is said, with an example: captions, pictures and features."""
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from goal_sweep.goal_core.data.config import PrecompConfig, SourceConfig
+from goal_sweep.goal_core.data.dataset import SPLIT_NAMES
+from goal_sweep.goal_core.data.formats.opening import check_data
+from goal_sweep.goal_core.data.formats.pictures import DARK, WHITE, examined
+
+FINE = "a red hat", "a São Paulo sign & more", "a < b > c", "SÃO PAULO", "the <person> waves", "two cats"
+
+
+def notes_of(folder: Path, captions: list[str]) -> list[str]:
+    rows = ["image\tcaption\tsplit"]
+    for number, caption in enumerate(captions):
+        Image.fromarray(np.full((8, 8, 3), number, np.uint8)).save(folder / f"{number}.png")
+        rows.append(f"{number}.png\t{caption}\t{SPLIT_NAMES[number % 3]}")
+    (folder / "t.tsv").write_text("\n".join(rows))
+    report = check_data(SourceConfig(name="mine", root=str(folder / "t.tsv"), min_word_count=1), words=False)
+    return [one.found for one in report.findings if one.state == "note"]
+
+
+@pytest.mark.parametrize(
+    ("captions", "says"),
+    [
+        (FINE, ""),
+        (("a", "man", "rides", "a", "red", "bike"), "4 of 4 captions of train and val are one word, such as 'a'"),
+        (("一隻狗在草地上", "红色的帽子在桌上", "一隻狗在路上跑", "红色的狗在桌上"), ""),
+        (("a cat &amp; dog", *FINE[1:]), "1 of 4 .* hold HTML, .* such as '&amp;'"),
+        (("a <b>red</b> hat", "it&#39;s", *FINE[2:]), "2 of 4 .* such as '<b>'"),
+        (("a cafÃ©", *FINE[1:]), "1 of 4 .* such as 'Ã©'"),
+        (("a caf\ufffd", *FINE[1:]), "1 of 4 .* such as '\ufffd'"),
+        ((r"a caf\u00e9", *FINE[1:]), "1 of 4 .* such as "),
+        (
+            ("a hat", "a cat", "a red hat", "a dog", "a cow", "a red hat"),
+            "100 % of the test captions are another image's",
+        ),
+    ],
+)
+def test_captions_that_look_like_something_else_are_counted(tmp_path: Path, captions: list[str], says: str) -> None:
+    found = notes_of(tmp_path, list(captions))
+    assert [bool(re.match(says, line)) for line in found] == [True] * bool(says), found
+
+
+def icon(colour: int) -> np.ndarray:
+    pixels = np.full((16, 16, 4), 255, np.uint8)
+    pixels[..., 3], pixels[4:9, 4:9, :3] = 0, colour
+    pixels[4:9, 4:9, 3] = 255
+    return pixels
+
+
+def wide(bright: int) -> np.ndarray:
+    """Twelve bits in sixteen, with some of 400 numbers at the top."""
+    pixels = np.arange(0, 4000, 10, dtype=np.uint16).reshape(20, 20)
+    pixels.flat[:bright] = 65535
+    return pixels
+
+
+@pytest.mark.parametrize(
+    ("pixels", "remarks"),
+    [
+        (icon(255), [WHITE]),
+        (icon(250), []),
+        (icon(0), []),
+        (wide(0), [DARK]),
+        (wide(2), [DARK]),
+        (wide(30), [DARK]),
+        (wide(200), []),
+    ],
+)
+def test_pictures_of_which_little_is_left_are_said(tmp_path: Path, pixels: np.ndarray, remarks: list[str]) -> None:
+    Image.fromarray(pixels).save(tmp_path / "a.png")
+    assert examined((tmp_path / "a.png").read_bytes(), "a.png")[1] == remarks
+
+
+@pytest.mark.parametrize(("noise", "is_said"), [(1e-7, True), (1e-5, True), (1e-2, False)])
+def test_rows_that_are_nearly_repeated_are_said(tmp_path: Path, noise: float, is_said: bool) -> None:
+    draws = np.random.default_rng(1)
+    for split in ("train", "dev", "test"):
+        rows = np.repeat(draws.normal(size=(4, 32)), 5, axis=0) * (1 + noise * draws.normal(size=(20, 32)))
+        np.save(tmp_path / f"{split}_ims.npy", rows.astype(np.float32))
+        (tmp_path / f"{split}_caps.txt").write_text("".join(f"a {split} {row}\n" for row in range(20)))
+    report = check_data(PrecompConfig(name="mine", root=str(tmp_path), min_word_count=1))
+    found = [one.found for one in report.findings if "the row before" in one.found]
+    assert len(found) == is_said, found
+    assert all(line.startswith("48 images have nearly the features of the row before") for line in found)
