@@ -57,15 +57,6 @@ class Cell:
         """Objective, backbone and seed: `sig-ms/cir resnet152 seed 1`."""
         return f"{self.objective.name} {self.model.backbone.name} seed {self.seed}"
 
-    @property
-    def settings(self) -> dict[str, Any]:
-        """What its id hashes."""
-        return cell_settings(self)
-
-    def describe(self) -> dict[str, Any]:
-        """The content of ``cell.json``."""
-        return {"label": self.label, **to_mapping(self)}
-
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Training:
@@ -116,7 +107,7 @@ class Training:
     @property
     def settings(self) -> dict[str, str]:
         """The settings that its key hashes and its framework reads, as text by name, such as `stages.frozen.lr`."""
-        hashed = self.cell.settings | stage_settings(self.stages, self.precision)
+        hashed = cell_settings(self.cell) | stage_settings(self.stages, self.precision)
         named = {key: value for key, value in hashed.items() if key not in ("data_fingerprint", "tested")}
         has_bert = "bert" in named["model"]
         return {name: text for name, text in flat_text(named) if has_bert or not name.endswith(".bert_lr_scale")}
@@ -229,7 +220,7 @@ class ResolvedSweep:
             id="", data=self.config.data, model=model, objective=objective, seed=seed, data_fingerprint=fingerprint,
             weights_id=weights, tested=tested,
         )  # fmt: skip
-        return replace(cell, id=content_id(cell.settings))
+        return replace(cell, id=content_id(cell_settings(cell)))
 
     def _key(self, place: _Place, index: int) -> str:
         return stage_key(place.cell.id, place.configuration.stages[: index + 1], place.configuration.precision)

@@ -26,7 +26,7 @@ from goal_sweep.goal_core.models.frameworks import initial_weights_id
 from goal_sweep.runners.store import Store
 from goal_sweep.runners.store.provenance import versions_of
 from goal_sweep.sweeps import ExecutionConfig, ResourceConfig, Unit
-from goal_sweep.sweeps.identity import content_id
+from goal_sweep.sweeps.identity import cell_settings, content_id
 
 _PACKAGES = ("torch", "torchvision", "timm", "transformers", "tokenizers", "numpy", "pillow")
 """Packages that numbers depend on. Ray itself refuses machines with another Python or Ray."""
@@ -200,7 +200,7 @@ def open_inputs(unit: Unit, code: str, indexes: Path) -> Dataset:
                 what = f"the data ({dataset.fingerprint}, not {cell.data_fingerprint})"
             elif weights_id != cell.weights_id:
                 what = f"the first weights ({weights_id}, not {cell.weights_id})"
-            elif content_id(cell.settings) != cell.id:
+            elif content_id(cell_settings(cell)) != cell.id:
                 what = f"the code of {cell.objective.name}"
             else:
                 continue

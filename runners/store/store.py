@@ -42,6 +42,7 @@ from goal_sweep.runners.store.attempts import counted_failures
 from goal_sweep.runners.store.storage import LOCAL, Storage, read_json
 from goal_sweep.runners.store.training import TrainingFolder
 from goal_sweep.sweeps.cells import Cell, Training
+from goal_sweep.sweeps.identity import to_mapping
 from goal_sweep.sweeps.results import RESULTS_FILE
 
 _VERSION = 6
@@ -145,7 +146,7 @@ class Store:
             if read_json(self.storage, path) is not None:
                 return
         self.storage.make_folder(path.parent)
-        self.storage.replace(path, json_bytes(cell.describe()))
+        self.storage.replace(path, json_bytes({"label": cell.label, **to_mapping(cell)}))
 
     def status(self, trainings: Iterable[Training], *, max_attempts: int = 1) -> dict[Training, TrainingStatus]:
         """Read the status of trainings, in the given order, as `status_of` does. Writes nothing."""

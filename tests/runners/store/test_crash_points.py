@@ -59,7 +59,7 @@ def test_every_crash_point_leaves_a_store_that_goes_on(tmp_path: Path, monkeypat
             assert not list(successor.folder.rglob("*.tmp"))
         assert store.status([TRAINING])[TRAINING].state == "done", passed[-1]
         assert folder.storage.digest(folder.place(BEST)) == result_of(folder)["files"][BEST]["sha256"]
-        assert read_json(store.root / "cells" / TRAINING.cell.id / "cell.json") == TRAINING.cell.describe()
+        assert (read_json(store.root / "cells" / TRAINING.cell.id / "cell.json") or {})["label"] == TRAINING.cell.label
         assert not any(attempt.counted for attempt in folder.attempts.all())
     assert number > 40
     assert len(set(passed)) > 20

@@ -47,7 +47,7 @@ def cell_id(config: DataConfig, dataset: Dataset) -> str:
     settings: dict[str, Any] = {"model": MODEL, "objective": ObjectiveConfig(pair="con", triplet="nca"), "seed": 1}
     sweeps = pytest.importorskip("goal_sweep.sweeps")
     cell = sweeps.cells.Cell(id="", data=config, data_fingerprint=dataset.fingerprint, weights_id="w", **settings)
-    return str(sweeps.identity.content_id(cell.settings))
+    return str(sweeps.identity.content_id(sweeps.identity.cell_settings(cell)))
 
 
 def seen(dataset: Dataset) -> Iterator[tuple[str, list[str], list[bytes]]]:
