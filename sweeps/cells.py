@@ -230,9 +230,7 @@ class ResolvedSweep:
         stages = [str(stage.name) for stage in self.config.stages[: index + 1]]
         grids, values, axes = dict.fromkeys(place.grid for place in places), "", self.config.axes
         named = [place_of([configuration], axes, stages) for configuration in configurations]
-        if (
-            not configurations and first.candidate is not None
-        ):  # called by the values that its stages up to this one have
+        if not configurations and first.candidate is not None:  # called by the values that its stages have so far
             own = self.spaces[first.cell.objective.pair, first.cell.objective.triplet].dimensions
             values = label(one for one in first.candidate.values.items() if own[one[0]].stage in ("", *stages))
         return Training(

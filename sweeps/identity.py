@@ -5,7 +5,6 @@ Of a model and its stages all but those that are listed here; of the data their 
 
 import hashlib
 import json
-import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any, TypeVar
@@ -98,7 +97,7 @@ def content_id(value: Any) -> str:
 
 
 def _by_value(value: Any) -> Any:
-    if isinstance(value, float) and math.isfinite(value) and value == int(value):
+    if isinstance(value, float) and value.is_integer():
         return int(value)
     if isinstance(value, dict):
         return {key: _by_value(item) for key, item in value.items()}

@@ -142,11 +142,6 @@ class Study:
         """The chosen candidate."""
         return None if self.chosen is None else self.candidates[self.chosen]
 
-    @property
-    def default(self) -> Candidate | None:
-        """The candidate with the sweep's own settings; None where it is not among them."""
-        return next((candidate for candidate in self.candidates if candidate.default), None)
-
 
 _MAX_LISTED = 20_000
 """Combinations of listed values that are shuffled as a whole; of more, each is drawn by itself."""
@@ -276,16 +271,14 @@ class Space:
 
 def check_tune(config: Any) -> None:
     """Refuse a search that does not go together with its sweep, and settings and values that cannot be searched."""
-    tune: TuneConfig | None = config.tune
-    if tune is None:
-        return
-    dimensions = list(dimensions_of(tune).values())
-    of_space = (f"tune.space.{item.key}: {text}" for item in dimensions for text in _dimension(config, item))
-    refuse([*of_space, *_problems(config, tune)])
+    if config.tune is not None:
+        refuse(_problems(config, config.tune))
 
 
 def _problems(config: Any, tune: TuneConfig) -> Iterator[str]:
-    """What does not go together with the sweep."""
+    """What cannot be searched, and what does not go together with the sweep."""
+    for searched in dimensions_of(tune).values():
+        yield from (f"tune.space.{searched.key}: {text}" for text in _dimension(config, searched))
     if config.axes:
         keys = ", ".join(axis.key for axis in config.axes)
         yield f"tune: needs one value of every setting, but the sweep has lists for {keys}; tune each value by itself"

@@ -126,7 +126,10 @@ class _File:
             changes.apply_override(self.root, override, self.problems)
             _spell_out(self.root)
         self._refuse(self.root, "axes", _NO_AXES)
-        self.cluster = self._cluster(environ)
+        of_cluster = self.root.below(("cluster",))
+        del self.root.content["cluster"]
+        changes.expand_environment(of_cluster, environ, self.problems, allowed=_SITE_VARIABLES, strict=False)
+        self.cluster = validate(of_cluster, ClusterConfig, self.problems)
         changes.make_absolute(self.root, expanded=False)
         self.plain = deepcopy(self.root.content)
         self._expand(kind, environ)
@@ -169,13 +172,6 @@ class _File:
         merged = self._merged(base, chain)
         changes.merge(merged, root)
         return merged
-
-    def _cluster(self, environ: Mapping[str, str]) -> ClusterConfig | None:
-        """Take out the settings of clusters; None if they are wrong."""
-        own = self.root.below(("cluster",))
-        del self.root.content["cluster"]
-        changes.expand_environment(own, environ, self.problems, allowed=_SITE_VARIABLES, strict=False)
-        return validate(own, ClusterConfig, self.problems)
 
     def _expand(self, kind: str, environ: Mapping[str, str]) -> None:
         kinds = () if self.cluster is None else fields(self.cluster)

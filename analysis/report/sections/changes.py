@@ -267,7 +267,8 @@ def _choice_table(header: Header, key: BlockKey, studies: list[Study]) -> TextTa
     for study in studies:
         values = {} if study.choice is None else study.choice.values
         chosen = [_value_text(values[name]) if name in values else "--" for name in header.dimensions]
-        scores = [None if tried is None else tried.score for tried in (study.default, study.choice)]
+        default = next((candidate for candidate in study.candidates if candidate.default), None)
+        scores = [None if tried is None else tried.score for tried in (default, study.choice)]
         gain = "--" if scores[0] is None or scores[1] is None else signed(scores[1] - scores[0])
         scored = sum(candidate.score is not None for candidate in study.candidates)
         which = "nothing" if study.choice is None else "the default" if study.choice.default else f"no. {study.chosen}"
