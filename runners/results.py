@@ -34,6 +34,9 @@ from goal_sweep.sweeps.identity import flat_text, from_mapping
 from goal_sweep.sweeps.results import COLUMNS, EPOCHS, HEADER_KEY, SETTING, Header, Requested
 
 _TYPES = {"string": pa.string(), "int64": pa.int64(), "double": pa.float64(), "binary": pa.binary()}
+_OTHER_TYPES = {SETTING: pa.string(), EPOCHS: pa.list_(pa.field("element", pa.float64()))}
+"""Of other columns, by the beginnings of their names; the rest are numbers. An element is called as Parquet calls it,
+so that reading gives the same schema."""
 _MEASURED = (VAL, TEST, EPOCHS)
 _DONE_AS = ("training", "status", "attempts", "ended", "reason")
 """What a finished training's row was read from: another result has another end. Others are always read again, and so is
@@ -113,7 +116,7 @@ def update_results(store: Store, sweep: ResolvedSweep, *, must_write: bool = Tru
     """
     statuses = store.status(sweep.trainings, max_attempts=sweep.config.resources.max_attempts)
     before = read_results(store, sweep.config.name)
-    asked = pa.Table.from_pylist([asked_row(one) for one in sweep.trainings], _asked_schema(sweep.trainings))
+    asked = _table([asked_row(one) for one in sweep.trainings], [name for name in _NAMES if name not in STORED])
     stored = _stored(store, statuses, before)
     for name in stored.column_names:
         asked = asked.append_column(stored.schema.field(name), stored[name])
@@ -161,7 +164,7 @@ def _stored(store: Store, statuses: Mapping[Training, TrainingStatus], before: R
         places.append(kept[read_from] if is_kept else len(known) + len(changed))
         changed += [] if is_kept else [training]
     rows = store.storage.each(lambda training: stored_row(store, training, statuses[training]), changed)
-    fresh = pa.Table.from_pylist(rows, _stored_schema(rows))
+    fresh = _table(rows, STORED)
     if before is None or len(changed) == len(statuses):
         return fresh
     measured = [name for name in before.table.column_names if name.startswith(_MEASURED)]
@@ -173,17 +176,12 @@ def _digest(content: bytes) -> bytes:
     return hashlib.sha256(content).hexdigest().encode()
 
 
-def _asked_schema(trainings: Sequence[Training]) -> pa.Schema:
-    names = dict.fromkeys(name for training in trainings for name in training.settings)
-    fixed = [(name, _TYPES[kind]) for name, (kind, _) in COLUMNS.items() if name not in STORED]
-    return pa.schema([*fixed, *((SETTING + name, pa.string()) for name in names)])
-
-
-def _stored_schema(rows: Sequence[Mapping[str, Any]]) -> pa.Schema:
-    names = dict.fromkeys(name for row in rows for name in row if name.startswith(_MEASURED))
-    fixed = [(name, _TYPES[COLUMNS[name][0]]) for name in STORED]
-    lists = pa.list_(pa.field("element", pa.float64()))  # as Parquet calls it, so that reading gives the same schema
-    return pa.schema([*fixed, *((name, lists if name.startswith(EPOCHS) else pa.float64()) for name in names)])
+def _table(rows: Sequence[dict[str, Any]], fixed: Sequence[str]) -> pa.Table:
+    """Rows as a table: some of the fixed columns, then all others that any row has."""
+    others = dict.fromkeys(name for row in rows for name in row if name not in COLUMNS)
+    types = {name: _TYPES[COLUMNS[name][0]] for name in fixed}
+    types |= {name: _OTHER_TYPES.get(name.partition("/")[0] + "/", pa.float64()) for name in others}
+    return pa.Table.from_pylist(rows, pa.schema(types.items()))
 
 
 def _header(sweep: ResolvedSweep) -> Header:
