@@ -112,7 +112,9 @@ class RaySession:
         else:
             check_address(self.address)
             _connect(self.address)
-        for name, value in (_QUIET | _ALLOCATOR | (_IN_JOB if self.address else self._local())).items():
+        own = {"RAY_AUTH_TOKEN": secrets.token_hex(32)}  # other users of this machine do not get at the services
+        alone = _ALONE | patient(STARTING + _ANSWERING, self._patience_s) | own
+        for name, value in (_QUIET | _ALLOCATOR | (_IN_JOB if self.address else alone)).items():
             os.environ.setdefault(name, value)
         try:
             with ThreadPoolExecutor(1) as beside:
@@ -125,11 +127,6 @@ class RaySession:
             self.close()
             raise
         return self
-
-    def _local(self) -> dict[str, str]:
-        """Variables of a local Ray; other users of this machine do not get at its services."""
-        slow = patient(STARTING + _ANSWERING, self._patience_s)
-        return _ALONE | slow | {"RAY_AUTH_TOKEN": secrets.token_hex(32)}
 
     def _make_folder(self) -> None:
         """Make the folder of a local Ray, whose sockets Ray opens to everybody, for this user alone.

@@ -320,11 +320,6 @@ class SweepProgress:
         """Whether a training waits with epochs saved, from which it continues."""
         return self[training].state == "waiting" and self[training].epochs > 0
 
-    def epochs_left(self, training: Training) -> int:
-        """Epochs that a training still has to do: none once it is done or has failed."""
-        status = self[training]
-        return max(0, training.stage.epochs - status.epochs) if status.state in ("waiting", "running") else 0
-
     def counts(self, trainings: Iterable[Training] | None = None) -> dict[State, int]:
         """Count the trainings in each state."""
         chosen = Counter(self[training].state for training in (self.trainings if trainings is None else trainings))
@@ -333,7 +328,8 @@ class SweepProgress:
     def work(self) -> tuple[int, int]:
         """The epochs that are done, and all. Those of a failed training count as done."""
         total = sum(training.stage.epochs for training in self.trainings)
-        return total - sum(map(self.epochs_left, self.trainings)), total
+        open_ones = [one for one in self.trainings if self[one].state in ("waiting", "running")]
+        return total - sum(max(0, one.stage.epochs - self[one].epochs) for one in open_ones), total
 
     def blocks(self) -> list[Block]:
         """The blocks, ordered by stage, then by cell. A training of several configurations is in several."""

@@ -5,7 +5,7 @@ Nothing is read back but what is there already, so that a run is continued and n
 
 import hashlib
 import time
-from collections.abc import Iterable, Iterator, Mapping, Set
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -86,8 +86,10 @@ class MlflowTracker:
         """Write all that a training's run lacks, and end it."""
         if (run := self._runs.get(training)) is None:
             run = self._create(row)
-        else:
-            self._remove_tags(run, but=experiment.tags_of(row).keys())
+        else:  # what no longer holds goes, such as the reason of a failure that is mended
+            known = self._client.get_run(run.id).data.tags.keys() & experiment.COLUMNS_OF_TAGS.keys()
+            for tag in known - experiment.tags_of(row).keys():
+                self._client.delete_tag(run.id, tag)
         steps = [*experiment.epochs_of(row)]
         final = [experiment.final_of(row)] if row["status"] == "done" and run.status != "done" else []
         # Whoever made the run may have died before it had its parameters. What is there already may be written again.
@@ -122,17 +124,13 @@ class MlflowTracker:
             if key not in asked and not run.is_former:
                 self._client.set_tag(run.id, experiment.ROLE, experiment.FORMER)
                 run.is_former = True
-        self._attach(table.content)
+        sha256 = hashlib.sha256(table.content).hexdigest()
+        if self._client.get_run(self._parent).data.tags.get(_TABLE) != sha256:
+            with scratch_folder() as folder:
+                (folder / RESULTS_FILE).write_bytes(table.content)
+                self._client.log_artifact(self._parent, str(folder / RESULTS_FILE))
+            self._client.set_tag(self._parent, _TABLE, sha256)
         self._client.set_terminated(self._parent, _outcome(table))
-
-    def _attach(self, content: bytes) -> None:
-        sha256 = hashlib.sha256(content).hexdigest()
-        if self._client.get_run(self._parent).data.tags.get(_TABLE) == sha256:
-            return
-        with scratch_folder() as folder:
-            (folder / RESULTS_FILE).write_bytes(content)
-            self._client.log_artifact(self._parent, str(folder / RESULTS_FILE))
-        self._client.set_tag(self._parent, _TABLE, sha256)
 
     def _ensure_parent(self) -> str:
         """The id of the sweep's run. Of two launches that make one at the same moment, the older one stays."""
@@ -166,11 +164,6 @@ class MlflowTracker:
         run = self._runs[key] = _Run(made.info.run_id, "running", epochs=set())
         self._log(run, [], params=experiment.params_of(row))
         return run
-
-    def _remove_tags(self, run: _Run, but: Set[str]) -> None:
-        """Remove what no longer holds, such as the reason of a failure that is mended."""
-        for tag in (self._client.get_run(run.id).data.tags.keys() & experiment.COLUMNS_OF_TAGS.keys()) - but:
-            self._client.delete_tag(run.id, tag)
 
     def _log(
         self,
