@@ -13,7 +13,7 @@ from ruamel.yaml import YAML
 from goal_sweep.goal_core.basics.errors import ConfigError, GoalError
 from goal_sweep.runners.cluster import backend, kubernetes, ray_jobs, slurm
 from goal_sweep.runners.cluster.backend import ClusterError, Job, JobState, NoAnswerError, Submission, Submissions
-from goal_sweep.runners.execution.job import code_digest
+from goal_sweep.runners.execution.job import CODE_DIGEST
 from goal_sweep.runners.store import local_root
 from goal_sweep.sweeps.checks import looks_secret
 from goal_sweep.sweeps.identity import to_mapping
@@ -63,7 +63,7 @@ def job_of(loaded: ClusterSweep, options: Sequence[str]) -> Job:
         store=loaded.config.store,
         folder=records.files(number),
         working_dir=Path.cwd(),
-        code=code_digest(),
+        code=CODE_DIGEST,
         variables={name: os.environ[name] for name in named if name in os.environ},
         options=tuple(options),
     )

@@ -14,7 +14,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Any, Final, Literal, NamedTuple, Protocol
 
 from goal_sweep import goal_core, runners, sweeps
 from goal_sweep.goal_core.basics.atomic import retried
@@ -49,7 +49,7 @@ class UnitJob:
     elsewhere: bool
     """Whether other machines may train it, if the worker's lacks something."""
     code: str
-    """The driver's `runners.execution.job.code_digest`."""
+    """The driver's `runners.execution.job.CODE_DIGEST`."""
     software: Mapping[str, str]
     """The driver's `runners.execution.job.software`."""
 
@@ -125,12 +125,8 @@ def source_hash(folders: Sequence[Path]) -> str:
 
 
 # Computed when this module is loaded, together with the code: files may change on the disk while a launch runs.
-_CODE = source_hash([Path(str(package.__file__)).parent for package in (goal_core, sweeps, runners)])
-
-
-def code_digest() -> str:
-    """Hash of the source of goal_core, sweeps and runners that this process has loaded: 16 hex digits."""
-    return _CODE
+CODE_DIGEST: Final = source_hash([Path(str(package.__file__)).parent for package in (goal_core, sweeps, runners)])
+"""Hash of the source of goal_core, sweeps and runners that this process has loaded: 16 hex digits."""
 
 
 def software() -> dict[str, str]:
@@ -168,9 +164,9 @@ def check_code(code: str | None, did: Literal["launched", "submitted"] = "launch
     """Raises `InputsDifferError` where this process's code is not that of the driver, or of who submitted a batch job.
 
     Args:
-        code: the other's `code_digest`; None compares nothing.
+        code: the other's `CODE_DIGEST`; None compares nothing.
     """
-    if code is not None and code != code_digest():
+    if code is not None and code != CODE_DIGEST:
         other = "submit again" if did == "submitted" else "`goal-sweep submit --to ray`, which sends this one along"
         mend = f"install the same version there, or {other}"
         raise InputsDifferError(
@@ -187,7 +183,7 @@ def open_inputs(unit: Unit, code: str, indexes: Path) -> Dataset:
     `OSError` where they cannot be read, also not after a while.
 
     Args:
-        code: the driver's `code_digest`.
+        code: the driver's `CODE_DIGEST`.
     """
     check_code(code)
 

@@ -18,7 +18,7 @@ from typing import Any
 from goal_sweep.goal_core.basics.atomic import DamagedError, StorageError
 from goal_sweep.goal_core.basics.errors import UnfinishedError
 from goal_sweep.goal_core.training.plan import EpochDone, TrainingDone, TrainingFailed
-from goal_sweep.runners.execution.job import Death, Start, UnitJob, code_digest, software
+from goal_sweep.runners.execution.job import CODE_DIGEST, Death, Start, UnitJob, software
 from goal_sweep.runners.execution.session import RaySession
 from goal_sweep.runners.launch.remaining import Packer, Remaining
 from goal_sweep.runners.launch.signals import StopSignals
@@ -156,7 +156,7 @@ class Launch:
             store=self._store.location,
             launch=self.id,
             elsewhere=self._session.address is not None,
-            code=code_digest(),
+            code=CODE_DIGEST,
             software=software(),
         )
 

@@ -8,7 +8,7 @@ from typing import Any
 from goal_sweep.goal_core.data.config import ScenesConfig
 from goal_sweep.goal_core.models.config import BackboneConfig
 from goal_sweep.goal_core.training.config import StageConfig
-from goal_sweep.runners.execution.job import UnitJob, code_digest, software
+from goal_sweep.runners.execution.job import CODE_DIGEST, UnitJob, software
 from goal_sweep.runners.launch.opened import OpenedSweep
 from goal_sweep.runners.store import Store
 from goal_sweep.sweeps import ResolvedSweep, SweepConfig, SweepObjectives, load_sweep, pack
@@ -60,7 +60,7 @@ def job_of(sweep: OpenedSweep, launch: str = "L", **changes: Any) -> UnitJob:
         store=sweep.store.location,
         launch=launch,
         elsewhere=False,
-        code=code_digest(),
+        code=CODE_DIGEST,
         software=software(),
     )
     return replace(job, **changes)

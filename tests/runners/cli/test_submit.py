@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from goal_sweep.runners.cli.app import run
-from goal_sweep.runners.execution.job import code_digest
+from goal_sweep.runners.execution.job import CODE_DIGEST
 from tests.helpers.cluster_cases import everything
 
 
@@ -23,7 +23,7 @@ def test_a_sweep_is_submitted_seen_cancelled_and_submitted_again(here: Path, cap
     again = ["status tiny.yaml", "logs tiny.yaml --job --follow", "cancel tiny.yaml"]
     assert said[1:] == [f"  goal-sweep {words}" for words in again]
     content = json.loads(record.read_text())
-    assert (content["sweep"], content["to"], content["job"], content["code"]) == ("tiny", "slurm", "12", code_digest())
+    assert (content["sweep"], content["to"], content["job"], content["code"]) == ("tiny", "slurm", "12", CODE_DIGEST)
 
     (here / "queue").write_text("RUNNING|None|n1\n")
     before = everything(here)

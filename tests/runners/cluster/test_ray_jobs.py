@@ -9,7 +9,7 @@ import pytest
 from goal_sweep.goal_core.basics.errors import ConfigError
 from goal_sweep.runners.cluster import ray_jobs
 from goal_sweep.runners.cluster.backend import Job
-from goal_sweep.runners.execution.job import code_digest, source_hash
+from goal_sweep.runners.execution.job import CODE_DIGEST, source_hash
 from goal_sweep.runners.store.provenance import gather
 from tests.helpers.cluster_cases import job, submission
 
@@ -70,7 +70,7 @@ def test_the_code_that_submits_is_sent_with_the_sweep_and_the_files(client: Clie
     assert {"sweep.yaml", "plugins/soft.py"} <= client.sent
     assert {"goal_sweep/analysis/__init__.py", "goal_sweep/runners/cli/__main__.py"} <= client.sent
     assert not [name for name in client.sent if "__pycache__" in name or name.startswith("tests")]
-    assert client.code == code_digest()
+    assert client.code == CODE_DIGEST
     assert client.commit == {"git_commit": gather().git_commit, "git_diff": gather().git_diff}
     environment = client.submitted["runtime_env"]
     assert environment["pip"] == ["timm"]

@@ -53,7 +53,7 @@ def test_other_data_are_refused(sweep: OpenedSweep, monkeypatch: pytest.MonkeyPa
 
 def test_other_code_is_refused(sweep: OpenedSweep, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
-        patch.setattr("goal_sweep.runners.launch.loop.code_digest", lambda: "the driver's")
+        patch.setattr("goal_sweep.runners.launch.loop.CODE_DIGEST", "the driver's")
         check_refused(sweep, launch(sweep, patch), "has other code of goal-sweep")
     assert launch(sweep, monkeypatch).status == 0
 
@@ -111,19 +111,19 @@ def test_the_digest_is_of_the_code_that_was_loaded(tmp_path: Path) -> None:
     script = """
 import pathlib
 from goal_sweep.runners.execution import job as inputs
-before = inputs.code_digest()
+before = inputs.CODE_DIGEST
 path = pathlib.Path("goal_sweep/goal_core/training/cells/optim.py")
 path.write_text(path.read_text() + "CHANGED = True\\n")
-print(before == inputs.code_digest())
+print(before == inputs.CODE_DIGEST)
 """
     environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
     commands = [
         [sys.executable, "-c", script],
-        [sys.executable, "-c", "from goal_sweep.runners.execution import job as i; print(i.code_digest())"],
+        [sys.executable, "-c", "from goal_sweep.runners.execution import job as i; print(i.CODE_DIGEST)"],
     ]
     said = [
         subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=True).stdout
         for command in commands
     ]
     assert said[0] == "True\n"
-    assert said[1].strip() != inputs.code_digest()
+    assert said[1].strip() != inputs.CODE_DIGEST
