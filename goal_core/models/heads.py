@@ -148,9 +148,12 @@ class Heads(nn.Module):
         If `text` has an `encoder`, that has the learning-rate factor.
         """
         encoder = getattr(self.text, "encoder", None)
-        if isinstance(encoder, nn.Module):
-            return encoder_apart(self, encoder, bert_lr_scale)
-        return [ParameterGroup(name="heads", parameters=tuple(self.parameters()))]
+        if not isinstance(encoder, nn.Module):
+            return [ParameterGroup(name="heads", parameters=tuple(self.parameters()))]
+        inside = {id(parameter) for parameter in encoder.parameters()}
+        others = tuple(parameter for parameter in self.parameters() if id(parameter) not in inside)
+        bert = ParameterGroup(name="bert", parameters=tuple(encoder.parameters()), lr_scale=bert_lr_scale)
+        return [ParameterGroup(name="heads", parameters=others), bert]
 
     def backbone_groups(self, backbone: nn.Module, lr_scale: float) -> list[ParameterGroup]:
         """The image backbone's parameters, where the stage trains them, in an order that never changes."""
@@ -159,14 +162,6 @@ class Heads(nn.Module):
         groups = [ParameterGroup(name="backbone", parameters=others, lr_scale=lr_scale)]
         scales = ParameterGroup(name="temperature", parameters=own, lr_scale=lr_scale, decay=False)  # as published
         return [*groups, scales] if own else groups
-
-
-def encoder_apart(heads: nn.Module, encoder: nn.Module, lr_scale: float) -> list[ParameterGroup]:
-    """The parameters of heads with the stage's learning rate, and those of the text encoder in them with its own."""
-    inside = {id(parameter) for parameter in encoder.parameters()}
-    others = tuple(parameter for parameter in heads.parameters() if id(parameter) not in inside)
-    bert = ParameterGroup(name="bert", parameters=tuple(encoder.parameters()), lr_scale=lr_scale)
-    return [ParameterGroup(name="heads", parameters=others), bert]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,7 +20,7 @@ from goal_sweep.goal_core.basics.devices import send
 from goal_sweep.goal_core.basics.numerics import derive_seed
 from goal_sweep.goal_core.data.text import Wordpieces
 from goal_sweep.goal_core.models.config import ModelConfig
-from goal_sweep.goal_core.models.heads import Heads, ParameterGroup, encoder_apart, length_mask
+from goal_sweep.goal_core.models.heads import Heads, length_mask
 from goal_sweep.goal_core.models.hub import build_bert, states_width, word_states
 
 MASKED, REPLACED = 0.5, 0.6
@@ -183,6 +183,11 @@ class BertTextEncoder(nn.Module):
         self.fc = nn.Linear(states_width(bert), embed_dim)
         self.pool = GeneralizedPooling()
 
+    @property
+    def encoder(self) -> nn.Module:
+        """BERT, which has a learning rate of its own."""
+        return self.bert
+
     def forward(self, tokens_BL: Tensor, lengths_B: Tensor) -> Tensor:
         """Unit vectors (B, D) of padded captions."""
         return unit_vectors(self.pool(self.fc(word_states(self.bert, tokens_BL, lengths_B)), lengths_B))
@@ -204,10 +209,6 @@ class VseInftyHeads(Heads):
             torch.manual_seed(derive_seed(seed, "init"))
             self.image = SetImageEncoder(num_features, model.embed_dim, regions=regions, size_augment=augment)
             self.text = BertTextEncoder(build_bert(model.bert, vocab_size=vocab_size), model.embed_dim)
-
-    def parameter_groups(self, bert_lr_scale: float) -> list[ParameterGroup]:
-        """The heads with the stage's learning rate, BERT with its own."""
-        return encoder_apart(self, self.text.bert, bert_lr_scale)
 
 
 def position_codes(count: int, width: int) -> Tensor:
