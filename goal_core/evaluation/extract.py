@@ -1,7 +1,7 @@
 """Features of a dataset's images, computed once and written as `*_ims.npy`, `*_caps.txt` and `*_ids.txt`."""
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 from functools import partial
 from pathlib import Path
@@ -17,13 +17,11 @@ from goal_sweep.goal_core.basics.files import json_bytes, read_json
 from goal_sweep.goal_core.data import Dataset, ImageConfig, Split, index_parts
 from goal_sweep.goal_core.data.formats.layout import FILE_WORDS
 from goal_sweep.goal_core.data.inputs import DecodedImages
+from goal_sweep.goal_core.data.packs import Progress
 from goal_sweep.goal_core.evaluation.feature_files import DESCRIPTION, write_features
 from goal_sweep.goal_core.evaluation.recalls import CHUNK
 from goal_sweep.goal_core.models import BackboneConfig, weights_id
 from goal_sweep.goal_core.models.backbones import ImageBackbone, build_backbone
-
-Progress = Callable[[str, int, int], None]
-"""Called with the split's name, the images done and all images of the split."""
 
 
 def extract_features(

@@ -61,11 +61,6 @@ class Metric:
         """Its column on the validation split, measured with the same weights as `test`."""
         return VAL + self.key
 
-    @property
-    def slug(self) -> str:
-        """Its name in file names: ``i2t-r1``, or ``rsum``."""
-        return measure_slug(self.label).replace(" ", "-")
-
 
 METRICS: Final[Mapping[str, Metric]] = {
     **{
