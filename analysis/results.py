@@ -62,11 +62,6 @@ class SweepResults:
         """Whether the sweep tunes and has not chosen yet."""
         return bool(self.header.grids) and not self.header.studies
 
-    @property
-    def tunes_variant(self) -> bool:
-        """Whether the variant is among what was chosen, so that a tuned grid has objectives of several."""
-        return self.header.tune is not None and "objectives.variant" in self.header.tune.space
-
     def settings(self, runs: pd.DataFrame) -> pd.DataFrame:
         """The settings of some trainings as text, with the same index; those that a training lacks are empty."""
         names = [name for name in runs.columns if str(name).startswith(SETTING)]

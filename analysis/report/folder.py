@@ -35,7 +35,9 @@ def publish(made: Path, folder: Path) -> tuple[Path, ...]:
         try:  # after the look for files: any other report writes its list before them
             before = files_of_report(folder)
         except ResultsError as error:
-            if taken and not _has_page(folder):
+            page = folder / PAGE  # which is there also where the list is damaged
+            has_page = page.is_file() and b"goal-sweep report</title>" in page.read_bytes()
+            if taken and not has_page:
                 why = f"{taken[0]} was not written by a report, so it is not replaced; give another folder"
                 raise ResultsError(why) from error
         _write_list(folder, {*before, *names})
@@ -83,9 +85,3 @@ def files_of_report(folder: Path) -> tuple[str, ...]:
 def _write_list(folder: Path, names: Iterable[str]) -> None:
     text = json.dumps({"files": sorted({*names, REPORT_LIST})}, indent=2)
     replace_bytes(folder / REPORT_LIST, f"{text}\n".encode())
-
-
-def _has_page(folder: Path) -> bool:
-    """Whether the page of a report is there, also where its list is damaged."""
-    page = folder / PAGE
-    return page.is_file() and b"goal-sweep report</title>" in page.read_bytes()

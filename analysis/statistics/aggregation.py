@@ -16,6 +16,7 @@ from goal_sweep.analysis.results import UNUSABLE, SweepResults
 from goal_sweep.analysis.statistics.comparison import chance_rsum, compare, saved_ranks, shared_noise, weigh
 from goal_sweep.analysis.wording import configuration_values, count_text, numbers_text, seeds_text
 from goal_sweep.goal_core.evaluation.metrics import METRICS, PAIRS, TRIPLETS, few_images, in_order
+from goal_sweep.sweeps.axes import VARIANT
 from goal_sweep.sweeps.results import DEFAULT, TUNED, Header
 
 TEST_SELECTION_WARNING = "Such numbers are optimistic; compare them only with work that selects in the same way."
@@ -38,10 +39,11 @@ def aggregate(results: SweepResults) -> tuple[BlockResults, ...]:
 
 def _keys_of(results: SweepResults, model: Mapping[str, str]) -> Iterator[BlockKey]:
     """The blocks of a model: one for each stage and each configuration of the axes that touch it."""
+    chosen = results.header.tune.space if results.header.tune else {}
     for stage, configurations in results.header.configurations.items():
         for configuration, grid in product(configurations, results.header.grids or ("",)):
             variant = configuration_values(configuration).get("variant", model.get("variant", ""))
-            if grid == TUNED and results.tunes_variant:
+            if grid == TUNED and VARIANT in chosen:  # so that this grid has objectives of several
                 variant = OF_EACH
             yield BlockKey(**{**model, "variant": variant}, stage=stage, configuration=configuration, grid=grid)
 
@@ -234,11 +236,6 @@ class Inputs:
     def answered(self) -> tuple[BlockResults, ...]:
         """The same blocks of both grids, which the answer describes."""
         return self._first("", DEFAULT, TUNED)
-
-    @cached_property
-    def as_printed(self) -> tuple[BlockResults, ...]:
-        """The blocks that are compared with the paper: the default grid, whose objectives have the same settings."""
-        return self._first("", DEFAULT)
 
     def _first(self, *grids: str) -> tuple[BlockResults, ...]:
         """The blocks of some grids at the first value of every axis."""

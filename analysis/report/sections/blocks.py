@@ -129,7 +129,9 @@ def curves_section(inputs: Inputs) -> Section | None:
             short.append(block.key.title)
             continue
         stem, title = f"curves/{block.key.slug}", f"Learning curves: {block.key.title}"
-        arguments = (block.key.title, lines, _roles(block), _warmup(block, runs))
+        warmups = values_in(runs, f"setting/stages.{block.key.stage}.warmup_epochs")
+        warmup = int(warmups.pop()) if len(warmups) == 1 else None  # unless all trainings agree
+        arguments = (block.key.title, lines, _roles(block), warmup)
         pictures.append(Picture(stem=stem, title=title, draw=draw_curves, arguments=arguments))
     said = [_CURVES_NOTE] * bool(pictures)
     said += [f"No curves, because there are no two epochs: {list_text(short)}."] * bool(short)
@@ -156,9 +158,3 @@ def _roles(block: BlockResults) -> dict[Objective, str]:
     roles = {"best": best, "baseline": BASELINE, "worst": worst}
     shown = [key for key in dict.fromkeys(roles.values()) if key in means]
     return {key: ", ".join(role for role, own in roles.items() if own == key) for key in shown}
-
-
-def _warmup(block: BlockResults, runs: pd.DataFrame) -> int | None:
-    """The warm-up epochs of a block's stage; None unless all its trainings agree."""
-    numbers = values_in(runs, f"setting/stages.{block.key.stage}.warmup_epochs")
-    return int(numbers.pop()) if len(numbers) == 1 else None

@@ -141,8 +141,9 @@ _ORDER_NOTE = (
 
 def published_section(inputs: Inputs) -> Section:
     """A sweep compared with the paper."""
-    blocks, printed = inputs.as_printed, comparison.published_blocks()
-    comparisons = comparison.compare_blocks(blocks, printed)
+    printed = comparison.published_blocks()
+    same_settings = (block for block in inputs.answered if block.key.grid != TUNED)  # of all objectives, as printed
+    comparisons = comparison.compare_blocks(same_settings, printed)
     models = groupby(inputs.blocks, key=lambda block: replace(block.key, configuration="", variant="paper", grid=""))
     tables = [_order_table(key, list(configurations), printed) for key, configurations in models]
     orders = [table for table in tables if table.rows]

@@ -55,7 +55,7 @@ def compared(blocks: Sequence[BlockResults]) -> tuple[Section, dict[str, TextTab
         first = next(iter(block.grids.values()))
         grids = {key: replace(block.grids.get(key, first), metric=metric) for key, metric in METRICS.items()}
         whole.append(replace(block, grids=grids))
-    section = published_section(inputs_of(blocks=tuple(whole), as_printed=tuple(whole)))
+    section = published_section(inputs_of(blocks=tuple(whole), answered=tuple(whole)))
     return section, {table.title: table for table in section.tables}
 
 
