@@ -54,12 +54,8 @@ class DamagedError(GoalError):
     """A file is damaged."""
 
 
-def _pass(*_: object) -> None:
-    """Do nothing: a hook costs one call."""
-
-
-before_operation: Callable[[str, Path], None] = _pass
-"""Called right before each read, write, rename, link and removal of a file. Fault tests fail or die there."""
+def before_operation(operation: str, path: Path) -> None:
+    """Called right before each read, write, rename, link and removal of a file. Fault tests fail or die there."""
 
 
 def retried(act: Callable[[], T]) -> T:
