@@ -126,16 +126,6 @@ def _bert(layers: Iterable[int], width: int) -> BertConfig:
     return BertConfig(weights="random", layers=max(layers, default=0) + 1, width=width, heads=heads)
 
 
-def _merging(model: ModelConfig, match: re.Match[str]) -> str:
-    """Timm halves the map at the beginning of a stage, X-VLM's Swin at the end of the stage before."""
-    return f"vision_encoder.layers.{int(match[1]) - 1}.downsample."
-
-
-def _upper_layer(model: ModelConfig, match: re.Match[str]) -> str:
-    """X-VLM counts the layers that see the image on from those that do not."""
-    return f"text_encoder.encoder.layer.{int(match[1]) + model.xvlm.fusion_layer}."
-
-
 VSEPP = Layout(
     system="VSE++",
     model=_vsepp,
@@ -179,9 +169,13 @@ XVLM = Layout(
     needs=("vision_proj.weight", "itm_head.0.weight"),
     wrapper=(r"^text_encoder\.bert\.", "text_encoder."),
     names={
-        r"^backbone\.net\.layers\.(\d+)\.downsample\.": _merging,
+        # Timm halves the map at the beginning of a stage, X-VLM's Swin at the end of the stage before.
+        r"^backbone\.net\.layers\.(\d+)\.(?=downsample\.)": lambda _, at: f"vision_encoder.layers.{int(at[1]) - 1}.",
         r"^backbone\.net\.": "vision_encoder.",
-        r"^heads\.cross\.encoder\.layer\.(\d+)\.": _upper_layer,
+        # X-VLM counts the layers that see the image on from those that do not.
+        r"^heads\.cross\.encoder\.layer\.(\d+)(?=\.)": lambda model, at: (
+            f"text_encoder.encoder.layer.{int(at[1]) + model.xvlm.fusion_layer}"
+        ),
         r"^heads\.text\.": "text_encoder.",
         r"^heads\.temperature$": "temp",
         r"^heads\.": "",
