@@ -11,6 +11,7 @@ def test_my_weight(tmp_path):
 """
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -172,15 +173,11 @@ def _train(unit: UnitPlan, root: Path, kill_at: int = 0) -> dict[str, Tensor]:
     """The best weights of a unit's first training, killed once after so many steps if they are not 0."""
     folders = {training.key: FolderFiles(root / training.key) for training in unit.trainings}
     if kill_at:
-        try:
+        with suppress(_KilledError):
             train_unit(unit, folders, _KillAt(kill_at))
-        except _KilledError:
-            pass
-        else:
             raise AssertionError(f"the training ended before step {kill_at}")
     train_unit(unit, folders)
-    (best,) = (root / unit.trainings[0].key).glob("best-*")
-    weights: dict[str, Tensor] = load_file(best)
+    weights: dict[str, Tensor] = load_file(folders[unit.trainings[0].key].best())
     return weights
 
 

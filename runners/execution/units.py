@@ -6,6 +6,7 @@ nothing and is never restored.
 
 import os
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -107,7 +108,10 @@ class _Ears(_NotKept, tune.Callback):  # type: ignore[misc]  # ray is not typed
         self._queue.end(trial.config["number"], None)
 
     def on_trial_error(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
-        self._queue.end(trial.config["number"], Death.read(_error_text(trial)))
+        text = ""
+        with suppress(OSError, TypeError):  # Tune keeps the last error in a file, if it can
+            text = Path(trial.error_file).read_text()
+        self._queue.end(trial.config["number"], Death.read(text))
 
     def on_step_end(self, iteration: int, trials: list[Any], **info: Any) -> None:
         self._queue.work.step()
@@ -161,11 +165,3 @@ def _fit(session: RaySession, queue: _Queue) -> None:
             death = None
     for number in sorted(queue.numbers):  # Tune has stopped them, or not begun them
         queue.end(number, death)
-
-
-def _error_text(trial: Any) -> str:
-    """The last error of a trial, as Tune keeps it in a file; empty if it cannot be read."""
-    try:
-        return Path(trial.error_file).read_text()
-    except (OSError, TypeError):
-        return ""
