@@ -167,7 +167,8 @@ class ModelDescription:
     def from_json(cls, content: Mapping[str, Any]) -> ModelDescription:
         """Read what :meth:`to_json` gave; any error says that something is missing, or unknown to this version."""
         own = {field.name: content[field.name] for field in fields(cls)}
-        parts = {"data": _data(own["data"]), "model": _settings(ModelConfig, own["model"])}
+        data = _settings(FORMATS[own["data"]["format"]], own["data"])
+        parts = {"data": data, "model": _settings(ModelConfig, own["model"])}
         return cls(**{**own, **parts, "vocabulary": tokenizer_from_json(own["vocabulary"])})
 
     def without_paths(self) -> ModelDescription:
@@ -226,11 +227,6 @@ def _without_paths(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return type(value)(map(_without_paths, value))
     return Path(value).name if isinstance(value, str) and Path(value).is_absolute() else value
-
-
-def _data(content: Mapping[str, Any]) -> DataConfig:
-    data: DataConfig = _settings(FORMATS[content["format"]], content)
-    return data
 
 
 def _settings(kind: type[T], content: Mapping[str, Any]) -> T:

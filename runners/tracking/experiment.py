@@ -151,11 +151,9 @@ def create_database(path: Path) -> None:
 
 def find_experiment(client: Any, name: str) -> Any:
     """A sweep's experiment, by its name or, where a user renamed it, by its tag; None without one."""
-    experiment = client.get_experiment_by_name(name)
-    if experiment is None:
-        tagged = client.search_experiments(filter_string=f"tags.`{SWEEP}` = '{name}'", max_results=1)
-        experiment = tagged[0] if tagged else None
-    return experiment
+    if (experiment := client.get_experiment_by_name(name)) is not None:
+        return experiment
+    return next(iter(client.search_experiments(filter_string=f"tags.`{SWEEP}` = '{name}'", max_results=1)), None)
 
 
 def has_moved(experiment: Any, uri: str) -> bool:
