@@ -163,12 +163,10 @@ class TrainingFolder:
 
     def _refuse_if_done(self) -> None:
         try:
-            done = self.result() is not None
+            if self.result() is not None:
+                raise AlreadyDoneError(f"{self.folder.parent.name}/{self.folder.name} is done")
         except DamagedError as error:
             self.forget_result(str(error))
-            return
-        if done:
-            raise AlreadyDoneError(f"{self.folder.parent.name}/{self.folder.name} is done")
 
     def check(self) -> Attempt:
         """This object's attempt, after a check that it still owns the training."""
