@@ -91,7 +91,8 @@ def launch(
     flags = {"--retry-failed": retry_failed, "--only-failed": only_failed, "--fail-fast": fail_fast}
     options = [name for name, wanted in (flags | {"--trust-plugins": trust_plugins}).items() if wanted]
     options += [] if address is None else ["--address", address]
-    show = _grid(arguments) if _in_notebook() else None
+    ipython = sys.modules.get("IPython")  # a notebook has loaded it
+    show = _grid(arguments) if ipython is not None and hasattr(ipython.get_ipython(), "kernel") else None
     words = shlex.split(arguments.command("launch", *options, with_tracking=True))
     status, said = _run([sys.executable, "-P", "-m", "goal_sweep.runners.cli", *words[1:]], show)
     if status == _USAGE:
@@ -229,11 +230,6 @@ def _result(
 
     target = report_target(arguments.sweep, arguments.overrides, stores)
     return SweepResult(target=target, folder=out or target.folder, status=status)
-
-
-def _in_notebook() -> bool:
-    ipython = sys.modules.get("IPython")  # a notebook has loaded it
-    return ipython is not None and hasattr(ipython.get_ipython(), "kernel")
 
 
 def _grid(arguments: SweepArguments) -> Callable[[], None]:

@@ -244,7 +244,6 @@ def stored_row(store: Store, training: Training, status: TrainingStatus) -> dict
     except DamagedError as error:
         reason = reason or str(error)
     newest = attempts[-1] if attempts else Attempt(n=1, launch="", started=0.0)
-    ended = result.get("finished", newest.ended)
     row: dict[str, Any] = {
         "status": status.state,
         "reason": printable(reason),
@@ -254,7 +253,7 @@ def stored_row(store: Store, training: Training, status: TrainingStatus) -> dict
         "step_ms": sum(steps) / len(steps) if (steps := _values(records, "time/step_ms")) else None,
         "val_s": sum(passes) if (passes := _values(records, "time/val_s")) else None,
         "started": attempts[0].started if attempts else None,
-        "ended": None if status.state == "running" else ended,
+        "ended": None if status.state == "running" else result.get("finished", newest.ended),
         "host": printable(newest.host),
         "device": printable(newest.device),
         "git_commit": newest.git_commit,

@@ -144,12 +144,9 @@ class Launch:
         waiting = min(ready, key=lambda one: one.rank)
         self._queue.remove(waiting)
         self._starts[number := next(self._numbers)] = waiting
-        return Start(number, self._job(waiting.unit), tuple(self._unfit))
-
-    def _job(self, unit: Unit) -> UnitJob:
         config = self._remaining.sweep.config
-        return UnitJob(
-            unit=unit,
+        job = UnitJob(
+            unit=waiting.unit,
             execution=config.execution,
             resources=config.resources,
             plugins=tuple(one for one in config.plugins if one.kinds != {"trackers"}),
@@ -159,6 +156,7 @@ class Launch:
             code=CODE_DIGEST,
             software=software(),
         )
+        return Start(number, job, tuple(self._unfit))
 
     def reported(self, number: int, report: Mapping[str, Any]) -> None:
         """A worker tells what it has claimed, and what happened to its trainings since."""

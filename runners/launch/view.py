@@ -108,9 +108,8 @@ class LiveView:
         return self
 
     def __exit__(self, *exc: object) -> None:
-        """Stop drawing."""
-        if self._interactive:
-            self._live.stop()
+        """Stop drawing, if it has begun."""
+        self._live.stop()
 
     def _view(self) -> RenderableType:
         return Group(self._bar, overview(self.progress, self.name, width=self.console.width, room=self.console))
