@@ -15,6 +15,8 @@ from dataclasses import replace
 from datetime import timedelta
 from itertools import accumulate
 
+from rich.color import blend_rgb
+from rich.color_triplet import ColorTriplet
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
@@ -22,7 +24,6 @@ from rich.text import Text
 
 from goal_sweep.goal_core.basics.errors import printable
 from goal_sweep.goal_core.objectives import LOSS, baselines, pair_weights, triplet_weights
-from goal_sweep.runners.launch.shades import shade
 from goal_sweep.runners.store import State, TrainingStatus
 from goal_sweep.sweeps.cells import CANDIDATES, Block, Training
 from goal_sweep.sweeps.identity import content_id
@@ -37,6 +38,8 @@ METRICS = {"test/i2t_r1": "image -> text R@1", "test/t2i_r1": "text -> image R@1
 """The test results that have a grid, and what it calls them."""
 LABEL, MEAN, SQUARE = 7, 7, 23
 """Columns of a row's name, of a mean with its star, of an objective with the space after it."""
+_LOWEST, _HIGHEST = ColorTriplet(0xFF, 0xFF, 0xFF), ColorTriplet(0x57, 0xBB, 0x8A)
+"""Behind these means of a grid, as in the report's heatmaps."""
 MAX_MARKS = 6
 """Seeds that get a mark each; of more than these, the number that is done is written."""
 WAITING, SHARES, DONE, FAILED = "·", "▁▂▃▄▅▆▇", "█", "x"
@@ -168,12 +171,14 @@ def block_grid(progress: SweepProgress, block: Block, metric: str = "", width: i
     complete = [name for name in means if all(progress[seed].state == "done" for seed in seeds[name])]
     top = max((means[name] for name in complete), default=math.inf)
     best = {name for name in complete if means[name] == top}
+    low, high = min(means.values(), default=0.0), max(means.values(), default=0.0)
     squares = {}
     for name, own in seeds.items():
         mean = f"{'*' if name in best else ''}{means[name]:.1f}" if name in means else "--"
         several = not searched and len(points.get(name, ())) > 1
         spread = f" ± {statistics.stdev(points[name].values()):.1f}" if several else ""
-        colour = shade(means[name], means.values()) if name in means else ""
+        share = (means.get(name, low) - low) / ((high - low) or 1.0)
+        colour = f"#000000 on {blend_rgb(_LOWEST, _HIGHEST, share).hex}" if name in means else ""
         text = Text.assemble((f"{mean:>{MEAN}}{spread:<7}", f"{'bold ' * (name in best)}{colour}"), " ")
         squares[name] = text.append_text(_marks(progress, own, always=not metric))
     title = Text(f"{block_title(block)}: {METRICS[metric] if metric else block_counts(progress, block)}", style="bold")
