@@ -218,10 +218,8 @@ class TrainingFolder:
         that the result rests on, with their SHA-256; a `StorageError` where one is gone.
         """
         attempt = self.check()
-        files = {BEST: best_name(int(result["best_epoch"])), METRICS: METRICS, RANKS: RANKS}
-        for name in (METRICS, RANKS):
-            if self.storage.written(self.folder / name) is None:
-                del files[name]
+        there = {name: name for name in (METRICS, RANKS) if self.storage.written(self.folder / name) is not None}
+        files = {BEST: best_name(int(result["best_epoch"])), **there}
         stated = {key: {"name": name, "sha256": self.storage.digest(self.folder / name)} for key, name in files.items()}
         own = {"stage_key": self._key, "attempt": attempt.n, "finished": time.time(), "files": stated}
         if not self.storage.create(self.folder / RESULT, json_bytes({**result, **own}), guard=self.check):
