@@ -179,9 +179,8 @@ def page_environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters["unbroken"] = unbroken
+    environment.filters.update(unbroken=unbroken, objective_name=lambda key: objective_name(*key))
     environment.globals.update(measures=MEASURES, slug=measure_slug)
-    environment.filters["objective_name"] = lambda key: objective_name(*key)
     return environment
 
 
@@ -195,8 +194,8 @@ def report_to_html(report: Report, folder: Path) -> str:
         width, data = int.from_bytes(content[16:20], "big"), base64.b64encode(content).decode("ascii")
         return Markup('src="data:image/png;base64,{}" width="{}"').format(data, round(width / _PIXELS))
 
-    environment.globals.update({function.__name__: function for function in (*_TEXTS, scale_of, text_colour)})
     environment.globals.update(
+        {function.__name__: function for function in (*_TEXTS, scale_of, text_colour)},
         baseline=BASELINE,
         cell_id=_cell_id,
         direction_titles=DIRECTION_TITLES,
