@@ -112,9 +112,9 @@ class RaySession:
         else:
             check_address(self.address)
             _connect(self.address)
-        own = {"RAY_AUTH_TOKEN": secrets.token_hex(32)}  # other users of this machine do not get at the services
-        alone = _ALONE | patient(STARTING + _ANSWERING, self._patience_s) | own
-        for name, value in (_QUIET | _ALLOCATOR | (_IN_JOB if self.address else alone)).items():
+        # The token keeps other users of this machine away from the services of a local Ray.
+        local = _ALONE | patient(STARTING + _ANSWERING, self._patience_s) | {"RAY_AUTH_TOKEN": secrets.token_hex(32)}
+        for name, value in (_QUIET | _ALLOCATOR | (_IN_JOB if self.address else local)).items():
             os.environ.setdefault(name, value)
         try:
             with ThreadPoolExecutor(1) as beside:

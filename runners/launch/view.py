@@ -39,7 +39,7 @@ METRICS = {"test/i2t_r1": "image -> text R@1", "test/t2i_r1": "text -> image R@1
 LABEL, MEAN, SQUARE = 7, 7, 23
 """Columns of a row's name, of a mean with its star, of an objective with the space after it."""
 _LOWEST, _HIGHEST = ColorTriplet(0xFF, 0xFF, 0xFF), ColorTriplet(0x57, 0xBB, 0x8A)
-"""Behind these means of a grid, as in the report's heatmaps."""
+"""The colours behind the lowest and the highest mean of a grid, as in the report's heatmaps."""
 MAX_MARKS = 6
 """Seeds that get a mark each; of more than these, the number that is done is written."""
 WAITING, SHARES, DONE, FAILED = "·", "▁▂▃▄▅▆▇", "█", "x"
@@ -332,8 +332,8 @@ class SweepProgress:
     def work(self) -> tuple[int, int]:
         """The epochs that are done, and all. Those of a failed training count as done."""
         total = sum(training.stage.epochs for training in self.trainings)
-        open_ones = [one for one in self.trainings if self[one].state in ("waiting", "running")]
-        return total - sum(max(0, one.stage.epochs - self[one].epochs) for one in open_ones), total
+        unfinished = [one for one in self.trainings if self[one].state in ("waiting", "running")]
+        return total - sum(max(0, one.stage.epochs - self[one].epochs) for one in unfinished), total
 
     def blocks(self) -> list[Block]:
         """The blocks, ordered by stage, then by cell. A training of several configurations is in several."""

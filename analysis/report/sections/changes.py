@@ -142,8 +142,8 @@ _ORDER_NOTE = (
 def published_section(inputs: Inputs) -> Section:
     """A sweep compared with the paper."""
     printed = comparison.published_blocks()
-    same_settings = (block for block in inputs.answered if block.key.grid != TUNED)  # of all objectives, as printed
-    comparisons = comparison.compare_blocks(same_settings, printed)
+    alike = (block for block in inputs.answered if block.key.grid != TUNED)  # whose objectives have the same settings
+    comparisons = comparison.compare_blocks(alike, printed)
     models = groupby(inputs.blocks, key=lambda block: replace(block.key, configuration="", variant="paper", grid=""))
     tables = [_order_table(key, list(configurations), printed) for key, configurations in models]
     orders = [table for table in tables if table.rows]
