@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cached_property
-from math import ceil, inf, isnan, nan
+from math import isnan, nan
 from typing import Any, Generic, Literal, TypeVar
 
 import numpy as np
@@ -191,10 +191,7 @@ class Comparison(Generic[Name]):
     df: int = 0
     """Degrees of freedom of the pooled variance."""
     runs: float = nan
-    """Of the usual objective."""
-    reach_of_seeds: float = 0.0
-    """The part of the usual reach that is of seeds, where a difference is not significant; 0 where all are."""
-    reach_of_images: float = 0.0
+    """Number of runs of the usual objective."""
     is_uneven: bool = False
     """Whether the largest spread is too large for objectives of equal spread."""
 
@@ -233,14 +230,6 @@ class Comparison(Generic[Name]):
     def smallest_p(self) -> float:
         """That of the most significant difference; NaN where none is tested."""
         return float(np.nanmin(self.p)) if self.is_tested else nan
-
-    def more_seeds(self, points: float) -> float:
-        """How many more seeds would about make a measured difference significant; infinite if seeds alone cannot.
-
-        The square of an interval is the sum of a part that falls with the number of seeds, and of one of test images.
-        """
-        rest = points**2 - self.reach_of_images**2
-        return max(0.0, ceil(self.runs * self.reach_of_seeds**2 / rest - self.runs)) if rest > 0 else inf
 
     def _worse_by(self, verdict: Verdict) -> frozenset[Name]:
         changes = self.differences.items()

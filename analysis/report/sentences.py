@@ -6,16 +6,14 @@ comparisons, by measure. Over several blocks these sentences say in how many tab
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from math import inf
 from typing import Final
 
 from goal_sweep.analysis.blocks import ALPHA, BlockResults
 from goal_sweep.analysis.report.answer import Answer, answers_of, weight_changes
 from goal_sweep.analysis.results import SweepResults
 from goal_sweep.analysis.statistics import aggregation
-from goal_sweep.analysis.statistics.comparison import FACTORS, MANY_SEEDS
+from goal_sweep.analysis.statistics.comparison import FACTORS
 from goal_sweep.analysis.wording import count_text, list_text, objectives_text, seeds_text, span_text
-from goal_sweep.goal_core.evaluation.metrics import RSUM
 from goal_sweep.sweeps.axes import value_text
 from goal_sweep.sweeps.results import TUNED
 
@@ -132,16 +130,12 @@ _UNEVEN = {2: 12, 3: 8}
 
 
 def sentences(answers: Sequence[Answer], measure: str) -> list[str]:
-    """What the tables of a measure say beside the answer table.
-
-    Which weight costs or gains how much against con, and how many more seeds would show a difference of 1 point (of
-    rsum: 6, 1 for each recall).
-    """
+    """What the tables of a measure say beside the answer table: which weight costs or gains how much against con."""
     here = [answer for answer in answers if answer.metric.name == measure]
     tested = [answer for answer in here if answer.grid.comparison.is_tested]
     if not tested:
         return _untested(here)
-    said = [*_weights(tested), *_seeds(tested, measure), *_level(tested)]
+    said = [*_weights(tested), *_level(tested)]
     if len(tested) < len(here):
         said.append(f"{count_text(len(here) - len(tested), 'table')} cannot be tested for lack of runs.")
     return said
@@ -176,16 +170,6 @@ def _weights(tested: Sequence[Answer]) -> list[str]:
 
 def _where(number: int, tables: Sequence[object]) -> str:
     return "" if number == len(tables) else f" ({number} of {len(tables)} tables)"
-
-
-def _seeds(tested: Sequence[Answer], measure: str) -> list[str]:
-    points = 6 if measure == RSUM.name else 1
-    needed = [more for answer in tested if 0 < (more := answer.grid.comparison.more_seeds(points)) < inf]
-    if not needed:
-        return []
-    most, where = max(map(round, needed)), _where(len(needed), tested)
-    seeds = f"About {count_text(most, 'more seed')}" if most <= MANY_SEEDS else f"More than {MANY_SEEDS} more seeds"
-    return [f"{seeds} would make a difference of {count_text(points, 'point')} significant{where}."]
 
 
 def _level(tested: Sequence[Answer]) -> list[str]:

@@ -89,7 +89,6 @@ def compare(values: pd.DataFrame, images: pd.DataFrame | None = None, *, free: i
     is_tested_KK = np.outer(has_spread_K, has_spread_K) & (has_run_SK.T @ has_run_SK > 0) & (errors_KK > _ROUNDING)
     is_tested_KK &= ~np.eye(num, dtype=bool)
     quantile, runs = critical(groups, df), float(np.median(runs_K))
-    is_near_KK = is_tested_KK & (np.abs(estimates_KK) <= quantile * errors_KK)
     return Comparison(
         names=names,
         best=best,
@@ -102,8 +101,6 @@ def compare(values: pd.DataFrame, images: pd.DataFrame | None = None, *, free: i
         of_images=of_images_KK,
         df=df,
         runs=runs,
-        reach_of_seeds=quantile * _usual(of_seeds_KK[is_near_KK]),
-        reach_of_images=quantile * _usual(of_images_KK[is_near_KK]),
         is_uneven=_has_outlying(own_K[has_spread_K], round(runs)),
     )
 
@@ -161,10 +158,6 @@ def _studentized_range(groups: int, df: int) -> tuple[CubicSpline, float]:
     is_exact = p > 1e-12
     log_p = CubicSpline(np.log(ratios[is_exact]), np.log(p[is_exact]))
     return log_p, float(np.exp(brentq(lambda x: log_p(x) - np.log(ALPHA), log_p.x[0], log_p.x[-1])))
-
-
-def _usual(variances: Array) -> float:
-    return float(np.sqrt(np.median(variances) / 2)) if len(variances) else 0.0
 
 
 def _has_outlying(variances_K: Array, runs: int) -> bool:

@@ -2,14 +2,11 @@
 
 import re
 from collections.abc import Mapping
-from math import inf
 from pathlib import Path
-from unittest.mock import Mock
 
 import numpy as np
 import pytest
 
-from goal_sweep.analysis.blocks import Comparison
 from goal_sweep.analysis.report.answer import answer_table, answers_of
 from goal_sweep.analysis.report.sentences import first_words, sentences
 from goal_sweep.analysis.statistics.aggregation import aggregate
@@ -42,8 +39,6 @@ def test_the_sentences_of_one_table_and_of_several() -> None:
     text = said(sweep(CIR | {"sig/nca": 2.0}), "rsum")
     assert "triplet weight cir costs " in text
     assert "pair weight lin" not in text
-    assert "more seed" not in text  # a difference of 6 points is significant
-    assert " more seeds would make a difference of 1 point significant." in said(sweep(CIR, noise=1.0))
     several = said(sweep(CIR | {"sig-ms/con": 3.0}, blocks=2))
     assert "triplet weight cir costs " in several
     assert "(4 of 4 tables)" not in several
@@ -76,16 +71,6 @@ def test_few_seeds_of_unequal_spreads_carry_a_warning() -> None:
     most = max(map(int, re.findall(r"^\| (?:lognormal|one|a column).*?\| (\d+) \|", page, re.MULTILINE)))
     assert f"tables of 15 such objectives with 2 seeds up to {most} % have a false statement, not 5 %" in text
     assert "Cochran" not in said(sweep({}, seeds=2))
-
-
-def test_how_many_seeds_a_point_takes_in_two_tables(monkeypatch: pytest.MonkeyPatch) -> None:
-    answers = answers_of(aggregate(sweep(CIR, ["con/con", "con/cir"]).results()))
-    one, three = "About 1 more seed would", "About 3 more seeds would"
-    takes = {(0, 1): (one, " (1 of 2 tables)"), (3, 2): (three, ""), (3, inf): (three, " (1 of 2 tables)")}
-    for needed, words in (takes | dict.fromkeys([(inf, inf), (0, 0)])).items():
-        monkeypatch.setattr(Comparison, "more_seeds", Mock(side_effect=needed))
-        own = [text for text in sentences(answers, "R@1") if "more seed" in text]
-        assert own == ([" make a difference of 1 point significant".join(words) + "."] if words else [])
 
 
 def test_the_rows_of_the_answer() -> None:

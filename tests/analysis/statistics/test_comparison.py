@@ -137,15 +137,6 @@ def test_nothing_to_compare() -> None:
     assert (alone.best, alone.near, alone.differences) == (BASELINE, frozenset(), {})
 
 
-def test_the_seeds_that_a_point_takes() -> None:
-    found = compare(grid(seeds=4, spread=0.6))
-    longer = compare(grid(seeds=4 + int(found.more_seeds(1.0)), spread=0.6)).differences.values()
-    assert 0.7 < float(np.median([change.reach for change in longer])) < 1.2
-    assert found.more_seeds(100.0) == 0
-    hard = compare(grid(), pd.DataFrame(np.eye(15), COLUMNS, COLUMNS))
-    assert hard.more_seeds(1.0) == float("inf")
-
-
 @pytest.mark.parametrize("size", [0.3, 0.6, 1.2])
 def test_the_seeds_that_settle_two_objectives_are_those_of_a_paired_t_interval(size: float) -> None:
     changes, base = size + np.array([-1.2, 0.1, 0.4, 0.7]), np.array([3.0, 1.0, 2.0, 5.0])
