@@ -275,7 +275,8 @@ def local_root(location: str) -> Path:
     bucket, prefix = place
     identity = hashlib.sha256(f"{bucket} {prefix}".encode()).hexdigest()[:8]
     name = re.sub(r"[^A-Za-z0-9.-]+", "-", f"{bucket}-{prefix}").strip("-")[:60]
-    return cache_folder() / "stores" / f"{name}-{identity}"
+    cache = os.environ.get(CACHE) or f"{os.environ.get('XDG_CACHE_HOME') or '~/.cache'}/goal-sweep"
+    return Path(cache).expanduser() / "stores" / f"{name}-{identity}"
 
 
 def bucket_of(location: str) -> tuple[str, str] | None:
@@ -297,9 +298,3 @@ def bucket_of(location: str) -> tuple[str, str] | None:
     if not (is_bucket and prefix.isprintable()) or (prefix and {"", ".", ".."} & set(prefix.split("/"))):
         raise StorageError(f"store {location!r} must be s3://bucket/prefix, and AWS_ENDPOINT_URL names its server")
     return parts.netloc, prefix
-
-
-def cache_folder() -> Path:
-    """The folder of this machine for what can be computed or fetched again."""
-    cache = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
-    return Path(os.environ.get(CACHE) or f"{cache}/goal-sweep").expanduser()

@@ -191,8 +191,9 @@ def _listed(config: DataConfig, report: DataReport) -> Index | None:
             "a sentence counts as one word; a text encoder of transformers knows its parts (model.text.encoder)"
         )
     notes += _remarks(counted, whole)
-    if (again := _shared(listings["test"].captions if counted else ())) > 0.1:
-        notes.append(f"{100 * again:.0f} % of the test captions are another image's, too, which recall counts as wrong")
+    of_images = [text for own in listings["test"].captions for text in set(own)] if counted else []
+    if (again := 1 - len(set(of_images)) / max(1, len(of_images))) > 0.1:
+        notes.append(f"{100 * again:.0f} % of the test captions repeat another image's, which recall counts as wrong")
     words, of_test = word_counts(counted), Counter[int]()
     about["words"] = list(Counter(words.values()).items())
     for word, times in word_counts(chain.from_iterable(listings["test"].captions if counted else ())).items():
@@ -213,13 +214,6 @@ def _remarks(captions: Sequence[str], unspaced: int) -> Iterator[str]:
         yield f"{len(single):,} {of} are one word, such as {single[0]!r:.30}; if a list holds their words, join it"
     if broken:
         yield f"{len(broken):,} {of} hold HTML, or were read in another encoding, such as {broken[0]!r:.30}"
-
-
-def _shared(captions: Sequence[Sequence[str]]) -> float:
-    """Which part of the captions are those of several images."""
-    images = Counter(chain.from_iterable(map(set, captions)))
-    every = [caption for own in captions for caption in own]
-    return sum(images[caption] > 1 for caption in every) / max(1, len(every))
 
 
 def _listings(config: DataConfig, layout: Layout, report: DataReport) -> tuple[dict[str, Listing], list[str]]:

@@ -194,7 +194,9 @@ def _shared(tensors: Sequence[Tensor]) -> Tensor:
 
 def _stacked_state(owners: Sequence[tuple[torch.optim.Optimizer, nn.Parameter]]) -> dict[str, Tensor]:
     """Adam's state of one parameter of all cells, which have taken equally many steps; their own become views of it."""
-    states = [optimizer.state.get(parameter) or _fresh_state(parameter) for optimizer, parameter in owners]
+    first = owners[0][1]
+    fresh = {"step": first.new_zeros(()), "exp_avg": torch.zeros_like(first), "exp_avg_sq": torch.zeros_like(first)}
+    states = [optimizer.state.get(parameter) or fresh for optimizer, parameter in owners]
     steps = {float(state["step"]) for state in states}
     if len(steps) > 1:
         raise ValueError(f"cells whose optimisers have taken {sorted(steps)} steps cannot be stacked")
@@ -203,9 +205,3 @@ def _stacked_state(owners: Sequence[tuple[torch.optim.Optimizer, nn.Parameter]])
     for number, (optimizer, parameter) in enumerate(owners):
         optimizer.state[parameter] = {"step": step, **{slot: rows[number] for slot, rows in stack.items()}}
     return {"step": step, **stack}
-
-
-def _fresh_state(parameter: nn.Parameter) -> dict[str, Tensor]:
-    """Adam's state before the first step."""
-    step = torch.zeros((), dtype=torch.float32, device=parameter.device)
-    return {"step": step, "exp_avg": torch.zeros_like(parameter), "exp_avg_sq": torch.zeros_like(parameter)}
