@@ -190,10 +190,6 @@ class Comparison(Generic[Name]):
     """The variance of each difference over test images, shape (K, K)."""
     df: int = 0
     """Degrees of freedom of the pooled variance."""
-    runs: float = nan
-    """Number of runs of the usual objective."""
-    is_uneven: bool = False
-    """Whether the largest spread is too large for objectives of equal spread."""
 
     @cached_property
     def differences(self) -> dict[tuple[Name, Name], Difference]:

@@ -116,17 +116,16 @@ def _flaw_notes(results: SweepResults, blocks: Iterable[BlockResults]) -> list[s
                 warnings.append(f"{text.format(f'{len(flawed)} of {len(here)} trainings of {title}')}: {which}.")
         whole, stacked = int((here["stacked"] == 1).sum()), int(here["stacked"].notna().sum())
         if stacked and whole < len(here):
+            some = f", and those of {stacked - whole} in some" if stacked > whole else ""
             warnings.append(
-                f"{title}: the heads of {whole} of {len(here)} trainings were stacked in every step, and those of "
-                f"{stacked - whole} in some. Stacked and single heads agree but for rounding, which training enlarges."
+                f"{title}: the heads of {whole} of {len(here)} trainings were stacked in every step{some}. Stacked and "
+                "single heads agree but for rounding, which training enlarges."
             )
     return warnings
 
 
 _MOST = 3
 """Weights that a sentence names, the largest differences first."""
-_UNEVEN = {2: 12, 3: 8}
-"""The largest percent of simulated tables of 15 objectives with a false statement, by seeds: docs/statistics.md."""
 
 
 def sentences(answers: Sequence[Answer], measure: str) -> list[str]:
@@ -135,7 +134,7 @@ def sentences(answers: Sequence[Answer], measure: str) -> list[str]:
     tested = [answer for answer in here if answer.grid.comparison.is_tested]
     if not tested:
         return _untested(here)
-    said = [*_weights(tested), *_level(tested)]
+    said = _weights(tested)
     if len(tested) < len(here):
         said.append(f"{count_text(len(here) - len(tested), 'table')} cannot be tested for lack of runs.")
     return said
@@ -170,17 +169,6 @@ def _weights(tested: Sequence[Answer]) -> list[str]:
 
 def _where(number: int, tables: Sequence[object]) -> str:
     return "" if number == len(tables) else f" ({number} of {len(tables)} tables)"
-
-
-def _level(tested: Sequence[Answer]) -> list[str]:
-    """How often grids like these have a false statement, where few seeds have unequal spreads."""
-    runs = min((round(own.grid.comparison.runs) for own in tested if own.grid.comparison.is_uneven), default=0)
-    if runs not in _UNEVEN:
-        return []
-    return [
-        f"Spreads differ between objectives (Cochran's C test): of simulated tables of 15 such objectives with {runs} "
-        f"seeds up to {_UNEVEN[runs]} % have a false statement, not 5 %, so add a seed."
-    ]
 
 
 def first_words(inputs: aggregation.Inputs, measures: Sequence[str]) -> tuple[str, ...]:

@@ -26,7 +26,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy.interpolate import CubicSpline
 from scipy.optimize import brentq
-from scipy.stats import f, studentized_range
+from scipy.stats import studentized_range
 
 from goal_sweep.analysis.blocks import ALPHA, Array, CellSummary, Comparison, Name, Objective, Weights
 from goal_sweep.goal_core.evaluation.metrics import METRICS, RECALLS_AT, SUMMED
@@ -88,7 +88,7 @@ def compare(values: pd.DataFrame, images: pd.DataFrame | None = None, *, free: i
     errors_KK = np.sqrt((of_seeds_KK + of_images_KK) / 2)
     is_tested_KK = np.outer(has_spread_K, has_spread_K) & (has_run_SK.T @ has_run_SK > 0) & (errors_KK > _ROUNDING)
     is_tested_KK &= ~np.eye(num, dtype=bool)
-    quantile, runs = critical(groups, df), float(np.median(runs_K))
+    quantile = critical(groups, df)
     return Comparison(
         names=names,
         best=best,
@@ -100,8 +100,6 @@ def compare(values: pd.DataFrame, images: pd.DataFrame | None = None, *, free: i
         counts=runs_K,
         of_images=of_images_KK,
         df=df,
-        runs=runs,
-        is_uneven=_has_outlying(own_K[has_spread_K], round(runs)),
     )
 
 
@@ -158,18 +156,6 @@ def _studentized_range(groups: int, df: int) -> tuple[CubicSpline, float]:
     is_exact = p > 1e-12
     log_p = CubicSpline(np.log(ratios[is_exact]), np.log(p[is_exact]))
     return log_p, float(np.exp(brentq(lambda x: log_p(x) - np.log(ALPHA), log_p.x[0], log_p.x[-1])))
-
-
-def _has_outlying(variances_K: Array, runs: int) -> bool:
-    """Whether the largest variance is too large for equal spreads, at 5 %.
-
-    Source: Cochran's C test, ISO 5725-2.
-    """
-    num = len(variances_K)
-    if runs < 2 or num < 3 or not variances_K.any():
-        return False
-    quantile = f.ppf(1 - ALPHA / num, runs - 1, (num - 1) * (runs - 1))
-    return bool(variances_K.max() / variances_K.sum() > 1 / (1 + (num - 1) / quantile))
 
 
 def chance_rsum(captions_N: Ranks) -> tuple[float, float]:

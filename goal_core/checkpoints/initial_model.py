@@ -1,16 +1,15 @@
 """The models that training starts from: a framework's initial weights, or those of the checkpoint `init_from`."""
 
-import math
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 import torch
 
-from goal_sweep.goal_core.basics.errors import DataError, GoalError, WeightsError, about, first_line
+from goal_sweep.goal_core.basics.errors import GoalError, WeightsError, about, first_line
 from goal_sweep.goal_core.checkpoints.file import ModelDescription, TrainedModel, check_fits, load_module, read_model
 from goal_sweep.goal_core.data import DataConfig, Dataset
-from goal_sweep.goal_core.data.inputs import Captions, caption_place, captions_of, warn_of_reading
+from goal_sweep.goal_core.data.inputs import captions_of, warn_of_reading
 from goal_sweep.goal_core.data.text import TextVectors, Tokenizer
 from goal_sweep.goal_core.models import ModelConfig
 from goal_sweep.goal_core.models.backbones import ImageBackbone
@@ -80,27 +79,21 @@ class InitialModel:
         return heads
 
 
-def check_captions(initial: InitialModel, dataset: Dataset) -> list[Captions]:
+def check_captions(initial: InitialModel, dataset: Dataset) -> None:
     """Read the captions of every split; a `DataError` names the first that the model cannot read.
 
     It is warned of captions that are cut or hardly known.
     """
     read = [captions_of(split, initial.tokenizer) for split in dataset.splits.values()]
     warn_of_reading(read, initial.tokenizer, of_these=not brings_tokenizer(initial.model))
-    return read
 
 
 def check_initial_weights(model: ModelConfig, data: DataConfig, dataset: Dataset) -> None:
     """Load the initial weights and discard them, so that a mismatch shows early; a plugin's heads encode pairs, too."""
     initial, entry = InitialModel(model, data, dataset), frameworks[model.framework]
-    read = check_captions(initial, dataset)
+    check_captions(initial, dataset)
     backbone = initial.backbone(0)
     heads = initial.heads(backbone, 0)
-    places = [getattr(getattr(one, "config", None), "max_position_embeddings", math.inf) for one in heads.modules()]
-    for split, captions in zip(dataset.splits.values(), read, strict=True):
-        if (longest := int(captions.lengths.max())) > min(places):
-            place = caption_place(split, int(captions.lengths.argmax()))
-            raise DataError(f"{place}it has {longest} ids, more than the {min(places)} that the text encoder reads")
     if entry.plugin:
         width = num_features(backbone, dataset.splits["train"])
         features = torch.rand((2, 4, width) if initial.framework.cells else (2, width))

@@ -32,18 +32,17 @@ def captions_of(split: Split, tokenizer: Tokenizer) -> Captions:
     if split.texts is not None:
         return CaptionVectors(split.texts, split.num_captions)
     if split.cache is None:
-        return EncodedCaptions.of(split.captions, tokenizer, partial(caption_place, split))
+        return EncodedCaptions.of(split.captions, tokenizer, partial(_place, split))
     path = split.cache.with_name(f"{split.cache.name}-{key_of(tokenizer.to_json())}.tokens")
     if kept := kept_columns(path):
         return EncodedCaptions(**kept[0])
-    fresh = EncodedCaptions.of(split.captions, tokenizer, partial(caption_place, split))
+    fresh = EncodedCaptions.of(split.captions, tokenizer, partial(_place, split))
     with suppress(OSError):  # a disk that refuses it costs only time
         write_columns(path, fresh.columns(), {})
     return fresh
 
 
-def caption_place(split: Split, caption: int) -> str:
-    """Where a caption stands, as messages about it begin."""
+def _place(split: Split, caption: int) -> str:
     image = int(split.caption_image[caption])
     number = caption - int(np.searchsorted(split.caption_image, image))
     return f"split {split.name}, caption {number + 1} of {split.reader.label(image)}: "
@@ -56,11 +55,10 @@ def warn_of_reading(encoded: Iterable[Captions], tokenizer: Tokenizer, *, of_the
         of_these: its words are those of such captions, so that nothing is said of unknown ones.
     """
     own = [one for one in encoded if isinstance(one, EncodedCaptions)]
-    number, cut = sum(map(len, own)), sum(int((one.lengths >= tokenizer.longest).sum()) for one in own)
+    long = ((one, index) for one in own for index in np.flatnonzero(one.lengths >= tokenizer.longest).tolist())
+    number, cut = sum(map(len, own)), sum(tokenizer.fills(one.ids(index)) for one, index in long)
     if cut:
-        warn(
-            f"{cut:,} of {number:,} captions fill all {tokenizer.longest:.0f} ids that the model reads; the rest is cut"
-        )
+        warn(f"{cut:,} of {number:,} captions fill all that the model reads of one; what follows is cut")
     strange = 0 if of_these else sum(one.num_strange(tokenizer.unknown) for one in own)
     if strange:
         warn(f"in {strange:,} of {number:,} captions the model does not know half of the words or more")
@@ -100,7 +98,7 @@ class EncodedCaptions:
 
     def num_strange(self, unknown: int | None) -> int:
         """How many captions are unknown words at least by half, apart from their first and last id."""
-        found = np.concatenate(([0], np.cumsum(self._ids == unknown)))
+        found = np.concatenate(([0], np.cumsum(self._ids == unknown, dtype=np.int32)))
         starts, lengths = self._ends - self.lengths, self.lengths
         counts = found[np.maximum(self._ends - 1, starts)] - found[np.minimum(starts + 1, self._ends)]
         return int(((counts > 0) & (2 * counts >= lengths - 2)).sum())

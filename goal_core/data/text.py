@@ -48,8 +48,12 @@ class Tokenizer(ABC):
 
     @property
     def longest(self) -> float:
-        """Ids that are kept of a caption."""
+        """Ids from which on a caption may be cut."""
         return math.inf
+
+    def fills(self, ids: Sequence[int]) -> bool:
+        """Whether a caption of so many ids leaves no room for more, so that what follows would be cut."""
+        return True
 
     def portable(self) -> tuple[tokenizers.Tokenizer, str]:
         """The same of the `tokenizers` library, for the caller to change, and the captions that it reads otherwise."""
@@ -185,6 +189,8 @@ class Wordpieces(Tokenizer):
     """Whether accents are stripped where that is not as `lowercase` says."""
     tokenize_chinese_chars: bool = True
     """Whether every Chinese character is a word."""
+    positions: int = 512
+    """Ids of the longest caption that the BERT reads."""
     cleans: bool = False
     """Whether captions are first cleaned as in X-VLM (:func:`clean_caption`), and cut to :data:`MAX_TOKENS` ids."""
     _tokenizer: tokenizers.Tokenizer = field(init=False, repr=False, compare=False)
@@ -239,6 +245,8 @@ class Wordpieces(Tokenizer):
         if self.cleans and not kept:
             raise DataError(f"{caption!r:.80} has no word without its punctuation, as X-VLM reads it")
         ids: list[int] = self._tokenizer.encode(kept).ids
+        if len(ids) > self.positions:
+            raise DataError(f"{caption!r:.80} has {len(ids)} ids, more than the {self.positions} that the BERT reads")
         return ids
 
     @property
@@ -248,8 +256,12 @@ class Wordpieces(Tokenizer):
 
     @property
     def longest(self) -> float:
-        """:data:`MAX_TOKENS` of a cleaned caption."""
-        return MAX_TOKENS if self.cleans else math.inf
+        """That of a cleaned caption of so many words."""
+        return MAX_WORDS + 2 if self.cleans else math.inf
+
+    def fills(self, ids: Sequence[int]) -> bool:
+        """Whether a cleaned caption has as many ids or words as are kept."""
+        return len(ids) >= MAX_TOKENS or len(self.words(ids)) >= MAX_WORDS
 
     def portable(self) -> tuple[tokenizers.Tokenizer, str]:
         """The word pieces, after the same cleaning; see :meth:`Tokenizer.portable`."""

@@ -59,7 +59,11 @@ class ImageTransform:
     def for_evaluation(self, pixels_HW3: NDArray[np.uint8]) -> Tensor:
         """The central crop of the resized image, or the whole image stretched: (3, size, size) uint8 of (H, W, 3)."""
         pixels_HW3 = self.shrunk(pixels_HW3)
-        return _to_tensor(self._stretched(pixels_HW3) if self.stretches else self._centre(pixels_HW3))
+        if self.stretches:
+            return _to_tensor(self._stretched(pixels_HW3))
+        image, size = _with_shorter_side(pixels_HW3, self.config.resize, self.resampling), self.config.size
+        left, top = (round((side - size) / 2) for side in image.size)
+        return _to_tensor(image.crop((left, top, left + size, top + size)))
 
     def for_training(self, pixels_HW3: NDArray[np.uint8], seed: int) -> Tensor:
         """The image cropped, flipped and distorted at random, (3, size, size) uint8; without ``crop`` as in evaluation.
@@ -78,11 +82,6 @@ class ImageTransform:
 
     def _stretched(self, pixels_HW3: NDArray[np.uint8]) -> Image.Image:
         return Image.fromarray(pixels_HW3).resize((self.config.size, self.config.size), self.resampling)
-
-    def _centre(self, pixels_HW3: NDArray[np.uint8]) -> Image.Image:
-        image, size = _with_shorter_side(pixels_HW3, self.config.resize, self.resampling), self.config.size
-        left, top = (round((side - size) / 2) for side in image.size)
-        return image.crop((left, top, left + size, top + size))
 
 
 def _with_shorter_side(pixels_HW3: NDArray[np.uint8], side: int, resampling: Image.Resampling) -> Image.Image:

@@ -100,9 +100,8 @@ class RetrievalModel:
             raise DataError(f"images must be (N, {len(query)}), got {tuple(np.shape(images))}")
         if top < 1:
             raise DataError(f"top must be at least 1, got {top}")
-        similarities = (
-            np.asarray(images) @ query / np.maximum(np.linalg.norm(images, axis=1), np.finfo(np.float32).tiny)
-        )
+        rows_ND = np.asarray(images, np.float64)  # in which no length overflows
+        similarities = rows_ND @ query / np.maximum(np.linalg.norm(rows_ND, axis=1), np.finfo(np.float64).tiny)
         nearest = np.argsort(-similarities, kind="stable")[:top]
         return [(int(index), float(similarities[index])) for index in nearest]
 

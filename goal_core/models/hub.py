@@ -4,6 +4,7 @@ Pretrained ones are given by their name on the hub or their folder; those of ope
 such as `open_clip:ViT-B-32` and a file.
 """
 
+import re
 from collections.abc import Callable, Iterable
 from copy import deepcopy
 from functools import cache, partial
@@ -212,20 +213,21 @@ def bert_wordpieces(config: BertConfig, captions: Iterable[str], min_word_count:
         return words()
     if not is_bert(config.weights):
         return tokenizer_of(config.weights, words)
-    vocabulary = _file_of(config.weights, "vocab.txt")
-    saved: dict[str, int] = _settings_of(config.weights, "tokenizer.json").get("model", {}).get("vocab", {})
-    if vocabulary is None and not saved:
-        raise WeightsError(f"cannot find vocab.txt or tokenizer.json of BERT {config.weights!r}")
-    stored = _settings_of(config.weights, "tokenizer_config.json")
-    if (kind := stored.get("tokenizer_class") or "BertTokenizer").removesuffix("Fast") != "BertTokenizer":
-        raise WeightsError(f"the tokenizer of {config.weights!r} is a {kind}; framework vsepp can use it (model.text)")
-    settings: dict[str, bool] = {
-        name: stored[name] for name in ("strip_accents", "tokenize_chinese_chars") if name in stored
-    }
-    settings["lowercase"] = bool(stored.get("do_lower_case", True))
-    if vocabulary is None:  # the library writes none any more
-        return Wordpieces(tuple(sorted(saved, key=saved.__getitem__)), **settings)
-    return Wordpieces.from_file(vocabulary, **settings)
+    stored, sizes = (_settings_of(config.weights, f"{name}.json") for name in ("tokenizer_config", "config"))
+    kind = str(stored.get("tokenizer_class") or "BertTokenizer")
+    if not re.fullmatch(r"(Bert|Electra|DistilBert|PreTrained)Tokenizer(Fast)?|TokenizersBackend", kind):
+        raise WeightsError(f"the tokenizer of {config.weights!r} is a {kind}, which does not cut words as BERT does")
+    names = "strip_accents", "tokenize_chinese_chars"
+    settings: dict[str, Any] = {name: stored[name] for name in names if stored.get(name) is not None}
+    settings |= {"lowercase": bool(stored.get("do_lower_case", True)), "positions": sizes["max_position_embeddings"]}
+    if (file := _file_of(config.weights, "vocab.txt")) is not None:
+        return Wordpieces.from_file(file, **settings)
+    saved = _settings_of(config.weights, "tokenizer.json")  # alone, since version 5 of the library
+    model, added = saved.get("model") or {}, [one["content"] for one in saved.get("added_tokens", ())]
+    pieces = sorted(model.get("vocab") or {}, key=lambda piece: model["vocab"][piece]) if "unk_token" in model else []
+    if not pieces or [model["vocab"][piece] for piece in pieces] != [*range(len(pieces))] or {*added} - {*pieces}:
+        raise WeightsError(f"BERT {config.weights!r} has no vocab.txt, and no tokenizer.json of word pieces alone")
+    return Wordpieces(tuple(pieces), **settings)
 
 
 def is_bert(weights: str) -> bool:

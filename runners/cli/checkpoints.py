@@ -111,8 +111,9 @@ def evaluate(
 
 
 _OF_TABLE = re.compile(
-    rf"""["']?(?:caption|file|id|image|img|index|name|sentence|split|text)\w*["']?\s*(?:,(?!\s) | [;|\t])  # columns
-      | \S+(?:{"|".join(map(re.escape, PICTURES))})["']?\s*[,;|\t] | [\[{{]\s*\Z  # a row, or JSON on several lines""",
+    rf"""(?:["']?(?:(?:caption|comment|id|index|name|sentence|split|text)s? | (?:file|image)(?:name|path|id)? | \w+_\w+)
+          | \S+(?:{"|".join(map(re.escape, PICTURES))}))["']?(?:[,;](?!\s) | [|\t])  # names of columns, or a row
+      | [\[{{]\s*\Z  # JSON on several lines""",
     re.IGNORECASE | re.VERBOSE,
 )
 

@@ -13,7 +13,7 @@ import typer
 
 from goal_sweep.goal_core.basics.atomic import StorageError, replace_bytes
 from goal_sweep.goal_core.basics.errors import ConfigError, DeviceError, GoalError, printable
-from goal_sweep.goal_core.evaluation.metrics import TEST
+from goal_sweep.goal_core.evaluation.metrics import RSUM, TEST
 from goal_sweep.runners.cli.jobs import Site, job_lines, jobs_as_json, show_job_log, submissions_of
 from goal_sweep.runners.cli.options import AsJson, Seeds, Set, StoreDir, Sweep, SweepArguments, Trust, Uri
 from goal_sweep.runners.cli.output import console
@@ -24,7 +24,7 @@ from goal_sweep.runners.execution.session import Resources, check_address, check
 from goal_sweep.runners.launch.opened import OpenedSweep
 from goal_sweep.runners.launch.remaining import LaunchOptions
 from goal_sweep.runners.launch.signals import StopSignals
-from goal_sweep.runners.launch.view import overview
+from goal_sweep.runners.launch.view import METRICS, overview
 from goal_sweep.runners.store import Store, TrainingFolder, TrainingStatus, status_of
 from goal_sweep.sweeps import SweepConfig, SweepPlaces
 from goal_sweep.sweeps.cells import describe_size
@@ -174,7 +174,10 @@ def status(
     if not isinstance(places := load_places(sweep, arguments.overrides), SweepConfig):
         rows = _recorded(places)
         for _, name, _, one in rows:
-            console.print(f"{one.state:8} {name} {one.reason}".rstrip())
+            tested = ", ".join(
+                f"{title} {one.metrics[key]:.1f}" for key, title in METRICS.items() if key in one.metrics
+            )
+            console.print(f"{one.state:8} {name}  {one.reason or tested}".rstrip())
         done = f"{sum(one.state == 'done' for *_, one in rows)} of {len(rows)} done"
         console.print(f"{places.name}: {done}, as its last launch asked for them; no plugin was run")
         return
@@ -202,8 +205,8 @@ def status_rows(arguments: SweepArguments) -> list[dict[str, Any]]:
 def _row(cell: str, name: str, stage: str, status: TrainingStatus, epochs: int | None = None) -> dict[str, Any]:
     return {
         **{"cell": cell, "name": name, "stage": stage, "state": status.state, "reason": status.reason},
-        **{"epoch": status.epochs or status.result.get("epochs", 0), "epochs": epochs},
-        "val_rsum": None if math.isnan(status.best_rsum) else status.best_rsum,
+        **{"epoch": status.epochs or status.result.get("epochs", 0), "epochs": epochs or status.result.get("epochs")},
+        "val_rsum": status.metrics.get(RSUM.val) if math.isnan(status.best_rsum) else status.best_rsum,
         "test": {metric: value for metric, value in status.metrics.items() if metric.startswith(TEST)},
     }
 

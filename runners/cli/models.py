@@ -126,9 +126,9 @@ def trained_results(config: SweepConfig, sweep: SweepArguments) -> SweepResults:
     keys = {training.key for training in asked.trainings if now == before}
     runs = found.runs[found.runs["training"].isin(keys)]
     if runs.empty and (changed := changed_settings(header.requested, asked.requested)):
-        there = f"nothing of {config.name} in the store {config.store} was trained with these settings"
-        mend = f"train it: {sweep.command('launch')}; or leave the settings as they were"
-        raise GoalError(f"{there} (stored -> asked for): {changed}; {mend}")
+        there = f"the last launch of {config.name} in the store {config.store} had other settings"
+        mend = f"launch it again, which trains only what is missing: {sweep.command('launch')}"
+        raise GoalError(f"{there} (then -> here): {changed}; {mend}")
     return found if runs.empty else replace(found, runs=runs)
 
 

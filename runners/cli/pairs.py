@@ -128,8 +128,8 @@ def print_pair(pair: Pair, directions: Iterable[Direction], console: Console) ->
         lines.append(f"{METRICS[f'{way.key}_r1'].title.replace('→', '->')}: {means}")
         lines += [f"  {' - '.join(pair.titles)}: {pair.difference(way.key)}", f"  queries: {counts}"]
         for title, words in zip(pair.titles, way.words, strict=True):
-            listed = ", ".join(f"{one.word} {one.better}:{one.worse}" for one in words)
+            listed = ", ".join(f"{one.word} {one.better} ({one.expected:.1f})" for one in words)
             if listed:
-                lines.append(f"  words typical of the queries that {title} wins (won:lost): {listed}")
+                lines.append(f"  words of more queries that {title} wins than expected (in brackets): {listed}")
     for line in lines:
         console.print(fill(line, console.width, subsequent_indent=" " * 4, break_on_hyphens=False))

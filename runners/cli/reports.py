@@ -21,7 +21,7 @@ from goal_sweep.runners.cli.options import Scale, SweepArguments
 from goal_sweep.runners.store import local_root
 from goal_sweep.runners.tracking.experiment import SweepPage
 from goal_sweep.runners.tracking.uri import TrackingError, read_only, resolve_uri, sqlite_file
-from goal_sweep.sweeps import SweepConfig, SweepPlaces
+from goal_sweep.sweeps import ResolvedSweep, SweepConfig, SweepPlaces
 from goal_sweep.sweeps.reading.load import load_places
 
 
@@ -133,11 +133,21 @@ def print_result(result: ReportResult, console: Console, settle: str = "") -> No
 
 def warnings(target: ReportTarget, result: ReportResult) -> list[str]:
     """What the settings ask for and the report does not show: it shows the sweep as it was last launched."""
-    there = result.inputs.results.header.seeds
-    if target.others or not isinstance(target.config, SweepConfig) or set(target.config.seeds) == set(there):
+    from goal_sweep.runners.results import changed_settings  # with pyarrow
+
+    if target.others or not isinstance(config := target.config, SweepConfig):
         return []
-    lacking = set(target.config.seeds) - set(there)
-    return [
-        f"The settings ask for {seeds_text(target.config.seeds)}. The report shows the sweep as last launched, with "
-        f"{seeds_text(there)}.{' Launch with the same settings to train what is missing.' * bool(lacking)}"
-    ]
+    header, lines = result.inputs.results.header, []
+    there, stored = header.seeds, header.requested
+    if {*config.seeds} != {*there}:
+        lacking = " Launch with the same settings to train what is missing." * bool({*config.seeds} - {*there})
+        lines.append(
+            f"The settings ask for {seeds_text(config.seeds)}. The report shows the sweep as last launched, with "
+            f"{seeds_text(there)}.{lacking}"
+        )
+    asked = ResolvedSweep(
+        config=replace(config, seeds=there), data_fingerprint=stored.data_fingerprint, weights=stored.weights
+    )
+    if changed := changed_settings(stored, asked.requested):
+        lines.append(f"The report shows the sweep as last launched, with other settings (then -> here): {changed}.")
+    return lines

@@ -213,7 +213,12 @@ def ui(
     require_database(target.uri)
     if why := read_only(target.uri):
         raise GoalError(f"{why}; the page writes to it, so copy the results folder and give the copy with --store")
-    _require_free(port)
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError as error:
+            raise GoalError(f"port {port} cannot be used ({error}); choose another with --port") from error
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.default_int_handler)  # so that the server ends with this process
     address = f"http://127.0.0.1:{port}"
@@ -251,15 +256,6 @@ def _server(uri: str, port: int) -> Iterator[subprocess.Popen[bytes]]:
         with contextlib.suppress(ProcessLookupError):  # the database bears that its readers are killed
             os.killpg(server.pid, signal.SIGKILL)
         server.wait()
-
-
-def _require_free(port: int) -> None:
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind(("127.0.0.1", port))
-        except OSError as error:
-            raise GoalError(f"port {port} cannot be used ({error}); choose another with --port") from error
 
 
 def _wait_until_it_answers(server: subprocess.Popen[bytes], address: str) -> None:

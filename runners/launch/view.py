@@ -170,7 +170,7 @@ def block_grid(progress: SweepProgress, block: Block, metric: str = "", width: i
     means = {name: (max if searched else statistics.fmean)(of_seed.values()) for name, of_seed in points.items()}
     complete = [name for name in means if all(progress[seed].state == "done" for seed in seeds[name])]
     top = max((means[name] for name in complete), default=math.inf)
-    best = {name for name in complete if means[name] == top}
+    best = {name for name in complete if f"{means[name]:.1f}" == f"{top:.1f}"}  # as printed
     low, high = min(means.values(), default=0.0), max(means.values(), default=0.0)
     squares = {}
     for name, own in seeds.items():

@@ -1,5 +1,6 @@
 """The sections on single blocks: tables and heatmaps, what is missing, settings, each weight by itself, and curves."""
 
+from statistics import median
 from typing import Final
 
 import pandas as pd
@@ -96,7 +97,7 @@ def _weights_table(block: BlockResults) -> TextTable:
     for effect, name in _EFFECTS.items():
         compared = [own.comparisons[effect] for own in found]
         texts = [f"{own.estimates.max(initial=0):.1f} points, {p_equation(own.smallest_p)}" for own in compared]
-        rows.append((name, *texts, f"{compared[0].runs:.0f}" if compared[0].is_tested else "--"))
+        rows.append((name, *texts, f"{median(compared[0].counts):.0f}" if compared[0].is_tested else "--"))
     head = ("weight", *(metric.title for metric in MAIN_METRICS), "n")
     return TextTable(title=block.key.title, head=head, rows=tuple(rows))
 

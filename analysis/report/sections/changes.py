@@ -43,8 +43,7 @@ def change_table(
     for name in (name for name in names if name not in without):
         first, *others = (block.grids[metric.key].cells.get(name, _NONE) for block in blocks)
         rows.append((objective_name(*name), first.text(), *(text for cell in others for text in _change(first, cell))))
-    heads = [name for name, _ in columns]
-    head = ("objective", heads[0], *(word for name in heads[1:] for word in (name, "change")))
+    head = ("objective", columns[0][0], *(word for name, _ in columns[1:] for word in (name, "change")))
     return TextTable(title=title, head=head, rows=tuple(rows), note=note)
 
 

@@ -29,7 +29,7 @@ BLOCK = 256
 """Rows that are read at a time."""
 REPEATED = "have nearly the features of the row before, as if computed once for each caption; give each image one row"
 _NEAR = 1e-4
-"""By which part of the largest number nearly equal rows differ at most: several times what a GPU rounds."""
+"""By which part of the largest distance from the mean nearly equal rows differ at most."""
 _SIDES, _NO_ARRAY = ("images", "texts"), " is not an .npy file, or is cut short"
 
 
@@ -149,7 +149,7 @@ class FeatureRows:
         found = ((row, how) for how, rows in wrong.items() for row in np.flatnonzero(rows).tolist())
         problems = [f"{what} of {self.label(indices[row])} are {how}" for row, how in found]
         with np.errstate(all="ignore"):
-            change, size = np.abs(np.diff(flat, axis=0)).max(axis=1), np.abs(flat[1:]).max(axis=1)
+            change, size = (np.abs(own).max(axis=1) for own in (np.diff(flat, axis=0), (flat - flat.mean(axis=0))[1:]))
         near = np.flatnonzero((change > 0) & (change < _NEAR * size)) + 1
         said = [(self.label(indices[row]), REPEATED) for row in near.tolist()]
         return _digests(values).tobytes(), [], problems, said

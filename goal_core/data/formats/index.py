@@ -167,7 +167,7 @@ def _bare(name: str) -> str:
     return stem if ending in PICTURES else stem + ending
 
 
-VERSION = 11
+VERSION = 12
 """Raise it whenever the same files would give another index."""
 _NOT_READ = ("name", "image", "min_word_count")
 """Settings on which no file of a dataset is read in another way."""
@@ -220,11 +220,6 @@ class Index:
         """Path, size and times of each image of a split; empty where the stamps of the parsed files tell."""
         root, stamps = self.about["root"], self.columns.get(f"{split}.status", _NOTHING).tolist()
         return [(f"{root}/{name}", *stamp) for name, stamp in zip(self.texts(f"{split}.names"), stamps, strict=False)]
-
-    def digests_by_status(self) -> dict[tuple[Any, ...], NDArray[np.uint8]]:
-        """The digests of all images whose sizes and times are known."""
-        known = (zip(self.statuses(split), self.columns[f"{split}.digests"], strict=False) for split in SPLIT_NAMES)
-        return dict(chain.from_iterable(known))
 
     def dataset(self, config: DataConfig, path: Path | None) -> Dataset:
         """The dataset, whose images are verified whenever they are read.

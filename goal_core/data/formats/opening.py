@@ -1,6 +1,7 @@
 """Open and check a dataset of any layout: by its index, which is made from its files where there is none yet."""
 
 import gc
+import html
 import os
 import re
 from collections import Counter, defaultdict
@@ -42,8 +43,10 @@ LAYOUTS: Mapping[str, Callable[[Any], Layout]] = {
 }
 """By `data.format` in sweep files; `scenes` are drawn."""
 _LETTER = re.compile(r"[^\W\d_]")
-_BROKEN = re.compile(r"\ufffd|&#?\w+;|</?(?:a|b|br|div|em|i|p|span|u)\b[^<>]*>|Ã[\x80-\xbf]|â€|\\u[0-9a-fA-F]{4}")
-"""What is left where a program could not read a character, HTML, UTF-8 read as Latin-1, and JSON's escapes."""
+_BROKEN = re.compile(r"\ufffd|</?(?:a|b|br|div|em|i|p|span|u)\b[^<>]*>|\\u[0-9a-fA-F]{4}")
+"""What is left where a program could not read a character, tags of HTML, and escapes of JSON."""
+_WORD = re.compile(r"[^\s\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u2e80-\ufaff]+")
+"""One word, in a script that puts spaces between words."""
 _TOGETHER = 64
 """Images, or rows of features, that a thread reads at a time."""
 
@@ -190,9 +193,11 @@ def _listed(config: DataConfig, report: DataReport) -> Index | None:
             f"{whole:,} of {len(counted):,} captions of train and val are in a script without spaces, where "
             "a sentence counts as one word; a text encoder of transformers knows its parts (model.text.encoder)"
         )
-    notes += _remarks(counted, whole)
-    of_images = [text for own in listings["test"].captions for text in set(own)] if counted else []
-    if (again := 1 - len(set(of_images)) / max(1, len(of_images))) > 0.1:
+    notes += _remarks(own, counted)
+    if twice := sum(len(one) - len({*one}) for listing in listings.values() for one in listing.captions):
+        notes.append(f"{twice:,} captions are there again for the same image, and count each time")
+    of_images = [text for own in listings["test"].captions if not about["texts"] for text in {*own}]
+    if of_images and (again := 1 - len({*of_images}) / len(of_images)) > 0.1:
         notes.append(f"{100 * again:.0f} % of the test captions repeat another image's, which recall counts as wrong")
     words, of_test = word_counts(counted), Counter[int]()
     about["words"] = list(Counter(words.values()).items())
@@ -202,18 +207,31 @@ def _listed(config: DataConfig, report: DataReport) -> Index | None:
     return Index(columns, about) if report.complete else None
 
 
-def _remarks(captions: Sequence[str], unspaced: int) -> Iterator[str]:
+def _remarks(splits: Sequence[Sequence[Sequence[str]]], captions: Sequence[str]) -> Iterator[str]:
     """What is to be said of captions that look like something else."""
     bare = [caption for caption in captions if not _LETTER.search(caption)]
-    single = [caption for caption in captions if len(caption.split()) == 1]
-    broken = [found[0] for caption in captions if (found := _BROKEN.search(caption))]
+    apart = [one for split in splits for one in split if len(one) > 2 and all(map(_WORD.fullmatch, one))]
+    broken = [text for caption in captions if (text := _broken(caption))]
     of = f"of {len(captions):,} captions of train and val"
     if bare:
         yield f"{len(bare):,} {of} contain no letter, such as the labels of boxes"
-    if 2 * (len(single) - unspaced) > len(captions):
-        yield f"{len(single):,} {of} are one word, such as {single[0]!r:.30}; if a list holds their words, join it"
+    if 2 * (number := sum(map(len, apart))) > len(captions):
+        yield f"{number:,} {of} are one word, such as {apart[0][0]!r:.30}; if a list holds their words, join it"
     if broken:
         yield f"{len(broken):,} {of} hold HTML, or were read in another encoding, such as {broken[0]!r:.30}"
+
+
+def _broken(caption: str) -> str:
+    """What shows that a caption is HTML, JSON, or UTF-8 that was read as Latin-1; empty where nothing does."""
+    if found := _BROKEN.search(caption):
+        return found[0]
+    if ";" in caption and html.unescape(caption) != caption:
+        return caption
+    for encoding in () if caption.isascii() else ("cp1252", "latin-1"):
+        with suppress(UnicodeError):
+            if caption.encode(encoding).decode() != caption:
+                return caption
+    return ""
 
 
 def _listings(config: DataConfig, layout: Layout, report: DataReport) -> tuple[dict[str, Listing], list[str]]:
@@ -283,7 +301,10 @@ def _digests(index: Index, known: Index | None, report: DataReport, progress: Pr
     found = {name: np.empty((len(reader), 32), np.uint8) for name, reader in readers.items()}
     done, total, problems = 0, sum(map(len, readers.values())), list[str]()
     remarks = defaultdict[str, list[str]](list)
-    earlier = {} if known is None else known.digests_by_status()
+    earlier = dict[tuple[Any, ...], NDArray[np.uint8]]()  # of images whose sizes and times are known
+    if known is not None:
+        pairs = [zip(known.statuses(one), known.columns[f"{one}.digests"], strict=False) for one in SPLIT_NAMES]
+        earlier = dict(chain.from_iterable(pairs))
     # Reading, hashing and Pillow's decoding release Python's global lock, so threads use all cores.
     with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
         for name, reader in readers.items():

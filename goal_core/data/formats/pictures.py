@@ -85,15 +85,16 @@ def examined(content: bytes, label: str) -> tuple[NDArray[np.uint8], list[str]]:
             raise DataError(f"cannot read image {label}: its data break off, or hold zeros")
         tags = getattr(image, "tag_v2", {})  # of TIFF
         is_signed = 2 in tags.get(339, ()) and max(tags.get(258, (1,))) <= 16
-        is_dark = _is_wide(image) and bool(np.percentile(pixels, 90) < (128 if is_signed else 64))
+        is_dark = _is_wide(image) and bool(np.percentile(pixels, 99) < (128 if is_signed else 64))
         said = [TURNED] * (_orientation(image) in _BACK) + [DARK] * is_dark
         if image.format != "MPO" and getattr(image, "n_frames", 1) > 1:  # a telephone's second one is spare
             said.append(SEVERAL)
         if image.has_transparency_data and image.mode != "La" and (tags or pixels.min() == 255):
             alpha = np.asarray(image.convert("RGBA"))[..., 3]
             is_clear = not alpha.any()
-            said += [CLEAR] * is_clear + [WHITE] * bool(not is_clear and pixels.min() == 255)
-            said += [PARTLY] * (bool(tags) and not is_clear and bool((alpha < 255).any()))
+            is_partly = not is_clear and bool((alpha < 255).any())
+            said += [CLEAR] * is_clear + [WHITE] * (is_partly and bool(pixels.min() == 255))
+            said += [PARTLY] * (is_partly and bool(tags))
         return pixels, said
 
 

@@ -194,8 +194,8 @@ def _shared(tensors: Sequence[Tensor]) -> Tensor:
 
 def _stacked_state(owners: Sequence[tuple[torch.optim.Optimizer, nn.Parameter]]) -> dict[str, Tensor]:
     """Adam's state of one parameter of all cells, which have taken equally many steps; their own become views of it."""
-    first = owners[0][1]
-    fresh = {"step": first.new_zeros(()), "exp_avg": torch.zeros_like(first), "exp_avg_sq": torch.zeros_like(first)}
+    zeros = torch.zeros_like(owners[0][1])
+    fresh = {"step": torch.zeros((), device=zeros.device), "exp_avg": zeros, "exp_avg_sq": zeros}
     states = [optimizer.state.get(parameter) or fresh for optimizer, parameter in owners]
     steps = {float(state["step"]) for state in states}
     if len(steps) > 1:

@@ -1,13 +1,12 @@
 """What a report says first: what it names, and what it must not say."""
 
-import re
 from collections.abc import Mapping
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 from goal_sweep.analysis.report.answer import answer_table, answers_of
+from goal_sweep.analysis.report.sections.blocks import weights_section
 from goal_sweep.analysis.report.sentences import first_words, sentences
 from goal_sweep.analysis.statistics.aggregation import aggregate
 from goal_sweep.goal_core.evaluation.metrics import METRICS
@@ -61,16 +60,12 @@ def test_what_cannot_be_said_is_said(writer: SweepWriter, expected: str) -> None
     assert expected in said(writer)
 
 
-def test_few_seeds_of_unequal_spreads_carry_a_warning() -> None:
-    writer = sweep({}, seeds=2)
-    for row in writer.rows:
-        if (row["pair"], row["triplet"], row["seed"]) == ("sig", "cir", 2):
-            row |= {metric.test: 60.0 for metric in METRICS.values()}
-    text = said(writer)
-    page = (Path(__file__).parents[3] / "docs" / "statistics.md").read_text()
-    most = max(map(int, re.findall(r"^\| (?:lognormal|one|a column).*?\| (\d+) \|", page, re.MULTILINE)))
-    assert f"tables of 15 such objectives with 2 seeds up to {most} % have a false statement, not 5 %" in text
-    assert "Cochran" not in said(sweep({}, seeds=2))
+def test_each_weight_has_a_row_with_its_runs() -> None:
+    section = weights_section(inputs_of(sweep(CIR).results()))
+    assert section is not None
+    rows = {row[0]: row for row in section.tables[0].rows}
+    assert [row[-1] for row in rows.values()] == ["3"] * 11
+    assert rows["triplet weight"][1].endswith(" points, p < 0.001")
 
 
 def test_the_rows_of_the_answer() -> None:

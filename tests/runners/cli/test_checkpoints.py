@@ -173,6 +173,12 @@ def test_texts_that_are_none_are_refused(
     assert not (tmp_path / "t.npy").exists()
 
 
+@pytest.mark.parametrize("line", ["Identical | a hat", "Text; on a hat", "Images, a hat", "a [red] hat", "idle\ta hat"])
+def test_sentences_that_only_look_like_a_table_are_embedded(cell: Path, tmp_path: Path, line: str) -> None:
+    (tmp_path / "a.txt").write_text(f"{line}\n")
+    assert run(["embed", str(cell), "--texts", str(tmp_path / "a.txt"), "--out", str(tmp_path / "t.npy")]) == 0
+
+
 @pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
 def test_texts_may_have_any_line_ends(cell: Path, tmp_path: Path, end: str) -> None:
     (tmp_path / "a.txt").write_bytes(f"a hat{end}a cup{end}".encode())

@@ -122,8 +122,8 @@ def test_what_names_no_model_is_one_line(
         (["evaluate", "nosuch", "con/con"], "neither a checkpoint"),
         (["evaluate", SCENES, "--data", "captions.csv"], "takes a sweep file"),
         (["search", SCENES], "give a sentence"),
-        (["evaluate", SCENES, "--set", "stages.frozen.lr=7e-3"], "-> 0.007; train it: goal-sweep launch"),
-        (["card", "own.yaml", "--set", "stages.frozen.lr=7e-3"], "-> 0.007; train it: goal-sweep launch"),
+        (["evaluate", SCENES, "--set", "stages.frozen.lr=7e-3"], "-> 0.007; launch it again"),
+        (["card", "own.yaml", "--set", "stages.frozen.lr=7e-3"], "-> 0.007; launch it again"),
         (["card", SCENES, "--set", "data.num_train=77"], "data.num_train 400 -> 77"),
         (["compare", "own.yaml", "con/con", "sig/cir", "--set", "data.num_test=7"], "-> 7, "),
     ):

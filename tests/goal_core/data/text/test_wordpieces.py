@@ -58,3 +58,10 @@ def test_the_settings_of_a_tokenizer_are_followed(settings: dict[str, bool]) -> 
     for caption in ("Möbel Rot", "möbel rot", "犬が 犬"):
         assert own.encode(caption) == theirs(caption)["input_ids"]
     assert tokenizer_from_json(own.to_json()) == own
+
+
+def test_a_caption_that_is_longer_than_the_bert_reads_is_refused() -> None:
+    short = replace(PIECES, positions=6)
+    assert len(short.encode("a small red car")) == 6
+    with pytest.raises(DataError, match="has 7 ids, more than the 6 that the BERT reads"):
+        short.encode("a small red cars")
