@@ -160,7 +160,7 @@ class SweepPlaces(Settings):
     name: checks.Name
     """Name of the sweep and of its MLflow experiment: a-z, 0-9, `_`, `.`, `-`."""
     store: checks.StorePlace = "./goal-sweep-store"
-    """Results folder, on a local disk or a network folder, or `s3://bucket/prefix`."""
+    """Results folder, by default below the current one, on a local disk or network, or `s3://bucket/prefix`."""
     tracking: TrackingConfig = field(default_factory=TrackingConfig)
 
 
