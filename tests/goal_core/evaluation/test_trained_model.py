@@ -59,6 +59,8 @@ def test_a_search_gives_the_nearest_first_and_ties_in_order(folder: Path) -> Non
     assert [index for index, _ in model.search("a red square", images, top=3)] == [1, 3, 2]
     assert model.search("a red square", images, top=1)[0][1] == pytest.approx(1.0)
     assert len(model.search("a red square", images, top=50)) == 4
+    for rows in (300 * images.astype(np.float16), 1e30 * images):  # of any length
+        assert model.search("a red square", rows, top=1)[0][1] == pytest.approx(1.0, abs=1e-3)
     for rows, top in ((images[:, 1:], 5), (images[0], 5), (images, 0)):
         with pytest.raises(DataError, match=r"images must be|at least 1"):
             model.search("a red square", rows, top=top)

@@ -59,14 +59,18 @@ def test_a_report_is_written_and_attached_and_comes_back_with_the_runs(
         assert "report.html" in attached(here)
 
 
-def test_a_script_reads_the_report_and_is_warned_of_seeds_that_are_not_there(
+def test_a_script_reads_the_report_and_is_warned_of_settings_that_it_does_not_show(
     sweep: OpenedSweep, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert run(arguments("report", sweep.store.root, "--json", "--set", "seeds=[2,3]")) == 0
+    assert (
+        run(arguments("report", sweep.store.root, "--json", "--set", "seeds=[2,3]", "--set", "stages.frozen.lr=7e-3"))
+        == 0
+    )
     told = json.loads(capsys.readouterr().out)
     assert (told["expected"], told["counted"]) == (4, 4)
     assert Path(told["report"]).is_file()
-    (warned,) = told["warnings"]
+    warned, changed = told["warnings"]
+    assert "other settings (then -> here): stages.frozen.lr " in changed
     assert "settings ask for seeds 2, 3." in warned
     assert "as last launched, with seed 1." in warned
 

@@ -119,14 +119,16 @@ def test_through_a_pipe_it_is_plain_text_of_80_columns() -> None:
 
 
 def test_the_best_cell_is_one_whose_seeds_are_all_in() -> None:
-    one, other, best, _ = resolved("con/con", "con/nca", seeds=(1, 2)).trainings
-    progress = SweepProgress([one, other, best, _])
+    one, other, best, last = resolved("con/con", "con/nca", seeds=(1, 2)).trainings
+    progress = SweepProgress([one, other, best, last])
     for training, value in ((one, 10.0), (best, 20.0), (other, 90.0)):
         progress.set(training, status("done", metrics={"test/i2t_r1": value}))
     text = " ".join(printed(block_grid(progress, progress.blocks()[0], "test/i2t_r1")).split())
     assert "*15.0 ± 7.1" in text
     assert "*90" not in text
     assert "90.0 █·" in text
+    progress.set(last, status("done", metrics={"test/i2t_r1": -59.96}))  # as high as printed
+    assert printed(block_grid(progress, progress.blocks()[0], "test/i2t_r1")).count("*15.0") == 2
 
 
 def test_marks_do_not_move_decimals_out_of_line() -> None:
