@@ -87,7 +87,7 @@ class RetrievalModel:
             raise DataError(f"{where}{self._path} knows no word of {text!r:.80}")
         return unknown
 
-    def search(self, text: str, images: NDArray[np.float32], top: int = 5) -> list[tuple[int, float]]:
+    def search(self, text: str, images: ArrayLike, top: int = 5) -> list[tuple[int, float]]:
         """The images nearest to a sentence by cosine similarity, without X-VLM's second ranking.
 
         Returns:
