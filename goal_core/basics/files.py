@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from goal_sweep.goal_core.basics.atomic import DamagedError, open_file, read_bytes, replace_with, usual_mode
-from goal_sweep.goal_core.basics.errors import DataError, GoalError, MissingDataError, first_line, warn
+from goal_sweep.goal_core.basics.errors import ConfigError, DataError, GoalError, MissingDataError, first_line, warn
 
 _LONE = re.compile("[\ud800-\udfff]")
 """Half of a character, which UTF-8 lacks: of an escape in JSON, or of the name of a file."""
@@ -90,6 +90,16 @@ def seems(source: Path | bytes) -> str:
     if start.startswith((b"ii*\0", b"mm\0*")):
         return " is a TIFF that is damaged, or has bands or numbers of an unknown kind; save it as RGB of 8 bits"
     return " is compressed; unpack it" if start.startswith(b"\x1f\x8b") else ""
+
+
+def new_file(path: Path, *, force: bool, read: Iterable[Path] = ()) -> Path:
+    """A file to write, which is refused where it is there already, unless forced; always where the caller reads it."""
+    if path.exists() and not force:
+        mend = "give another name, or write over it with --force (in Python force=True)"
+        raise ConfigError(f"{path} is there already; {mend}")
+    if path.exists() and path.resolve() in map(Path.resolve, read):
+        raise ConfigError(f"{path} is read by this command; give another name")
+    return path
 
 
 def text_in(content: bytes, where: object) -> str:

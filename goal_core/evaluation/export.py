@@ -27,7 +27,7 @@ from torch.utils._pytree import tree_leaves
 
 from goal_sweep.goal_core.basics.atomic import make_folder, storage_errors
 from goal_sweep.goal_core.basics.errors import ConfigError, GoalError, first_line
-from goal_sweep.goal_core.basics.files import json_bytes
+from goal_sweep.goal_core.basics.files import json_bytes, new_file
 from goal_sweep.goal_core.checkpoints.file import ModelDescription
 from goal_sweep.goal_core.data.transforms import transform_of
 from goal_sweep.goal_core.models.heads import Encoder
@@ -91,8 +91,8 @@ def export_towers(
     """
     if kind not in _ENDS or longest < 4:
         raise ConfigError(f"export as onnx or torch with longest at least 4, got {kind!r} and {longest}")
-    if there := [one for name in file_names(kind) if not force and (one := folder / name).exists()]:
-        raise ConfigError(f"{there[0]} is there already; give another folder, or write over it with force=True")
+    for name in file_names(kind):
+        new_file(folder / name, force=force)
     if kind == "onnx" and not (find_spec("onnx") and find_spec("onnxscript")):
         raise ConfigError("ONNX files need packages that are missing: pip install 'goal-sweep[onnx]'")
     words, _ = description.vocabulary.portable()

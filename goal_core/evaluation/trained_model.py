@@ -16,7 +16,7 @@ from PIL import Image
 from goal_sweep.goal_core.basics.atomic import replace_with
 from goal_sweep.goal_core.basics.devices import arithmetic, send
 from goal_sweep.goal_core.basics.errors import ConfigError, DataError, warn
-from goal_sweep.goal_core.basics.files import content_of
+from goal_sweep.goal_core.basics.files import content_of, new_file
 from goal_sweep.goal_core.basics.registry import run_plugins
 from goal_sweep.goal_core.checkpoints.file import ModelDescription, TrainedModel, flat, read_model, write_model
 from goal_sweep.goal_core.checkpoints.initial_model import trained_encoder
@@ -133,15 +133,13 @@ class RetrievalModel:
     def save(self, file: str | os.PathLike[str], *, force: bool = False) -> None:
         """Write the whole model, a frozen backbone too, as one safetensors file, which :func:`load_model` reads.
 
-        A `ConfigError` says that the file is there already, unless one forces it.
+        A `ConfigError` says that the file is there already, unless `force`.
         Models of the transformers library find their configuration where they found it before.
         """
-        if not force and os.path.exists(file):
-            raise ConfigError(f"{file} is there already; give another name, or write over it with force=True")
         parts = {"heads": self._encoder.heads, "backbone": self._encoder.backbone}
         tensors = flat({name: part.state_dict() for name, part in parts.items() if part is not None})
         write = partial(write_model, tensors=tensors, description=self.description, epoch=self._epoch)
-        replace_with(Path(file), write)
+        replace_with(new_file(Path(file), force=force), write)
 
     def prepared(self, images: Iterable[Picture]) -> torch.Tensor:
         """Pictures as the network takes them: resized, cropped or stretched, (N, 3, S, S) uint8."""

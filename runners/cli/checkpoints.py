@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from goal_sweep.goal_core.basics.atomic import replace_bytes, replace_with
 from goal_sweep.goal_core.basics.errors import GoalError, printable, warn
+from goal_sweep.goal_core.basics.files import new_file
 from goal_sweep.goal_core.basics.registry import run_plugins
 from goal_sweep.goal_core.data import SPLIT_NAMES, index_parts
 from goal_sweep.goal_core.data.formats.features import read_region_header
@@ -26,7 +27,7 @@ from goal_sweep.goal_core.data.formats.tables import LINES, TABLES
 from goal_sweep.goal_core.data.formats.text_files import read_lines
 from goal_sweep.runners.cli.models import Model, ModelAndText, Models, model_of, models_of
 from goal_sweep.runners.cli.options import AsJson, Device, Set, StoreDir, SweepArguments, Trust
-from goal_sweep.runners.cli.output import Force, Output, console, new_file
+from goal_sweep.runners.cli.output import Force, Output, console
 from goal_sweep.sweeps import load_sweep
 from goal_sweep.sweeps.reading.load import is_named_sweep, load_data
 

@@ -6,8 +6,9 @@ from typing import Annotated, Literal
 import typer
 
 from goal_sweep.goal_core.basics.errors import GoalError
+from goal_sweep.goal_core.basics.files import new_file
 from goal_sweep.runners.cli.options import Device, Set, StoreDir, Sweep, SweepArguments, Trust
-from goal_sweep.runners.cli.output import Force, Output, console, new_file
+from goal_sweep.runners.cli.output import Force, Output, console
 from goal_sweep.sweeps import load_sweep
 
 comparing = typer.Typer()

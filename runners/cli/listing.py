@@ -13,10 +13,11 @@ from numpy.typing import NDArray
 from rich.table import Table
 
 from goal_sweep.goal_core.basics.errors import GoalError, nearest
+from goal_sweep.goal_core.basics.files import new_file
 from goal_sweep.goal_core.models.weights import TORCHVISION, timm_library, torchvision_names
 from goal_sweep.goal_core.objectives import VARIANTS, list_objectives, pair_weights, triplet_weights
 from goal_sweep.runners.cli.options import AsJson
-from goal_sweep.runners.cli.output import Force, Output, console, new_file
+from goal_sweep.runners.cli.output import Force, Output, console
 from goal_sweep.sweeps.reading.reference import editor_schema, settings_page
 
 Array = NDArray[np.float64]

@@ -1,7 +1,7 @@
 """What the commands write: to the terminal, and to files of this machine."""
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -11,7 +11,7 @@ import typer
 from rich.console import Console
 from rich.progress import Progress, TaskID
 
-from goal_sweep.goal_core.basics.errors import GoalError, printable
+from goal_sweep.goal_core.basics.errors import printable
 
 _URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
 
@@ -54,12 +54,3 @@ def _local_path(text: str) -> Path:
 Output = partial(typer.Option, parser=_local_path)
 """An option with the path of what a command writes to this machine."""
 Force = Annotated[bool, typer.Option("--force", help="Write over a file that is there.")]
-
-
-def new_file(path: Path, *, force: bool, read: Iterable[Path] = ()) -> Path:
-    """A file to write, which is refused where it is there already, unless forced; always where the command reads it."""
-    if path.exists() and not force:
-        raise GoalError(f"{path} is there already; give another name, or write over it with --force")
-    if path.exists() and path.resolve() in map(Path.resolve, read):
-        raise GoalError(f"{path} is read by this command; give another name")
-    return path

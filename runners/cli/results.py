@@ -17,9 +17,10 @@ from typing import Annotated, Literal
 import typer
 
 from goal_sweep.goal_core.basics.errors import GoalError
+from goal_sweep.goal_core.basics.files import new_file
 from goal_sweep.runners.cli import completion, options
 from goal_sweep.runners.cli.options import AsJson, Scale, Seeds, Set, StoreDir, Stores, Sweep, SweepArguments, Uri
-from goal_sweep.runners.cli.output import Force, Output, console, new_file
+from goal_sweep.runners.cli.output import Force, Output, console
 from goal_sweep.runners.store import Store
 from goal_sweep.runners.store.garbage import find_garbage, remove_garbage
 from goal_sweep.runners.tracking.uri import TrackingError, read_only, require_database
@@ -213,12 +214,7 @@ def ui(
     require_database(target.uri)
     if why := read_only(target.uri):
         raise GoalError(f"{why}; the page writes to it, so copy the results folder and give the copy with --store")
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind(("127.0.0.1", port))
-        except OSError as error:
-            raise GoalError(f"port {port} cannot be used ({error}); choose another with --port") from error
+    _require_free(port)
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.default_int_handler)  # so that the server ends with this process
     address = f"http://127.0.0.1:{port}"
@@ -256,6 +252,15 @@ def _server(uri: str, port: int) -> Iterator[subprocess.Popen[bytes]]:
         with contextlib.suppress(ProcessLookupError):  # the database bears that its readers are killed
             os.killpg(server.pid, signal.SIGKILL)
         server.wait()
+
+
+def _require_free(port: int) -> None:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError as error:
+            raise GoalError(f"port {port} cannot be used ({error}); choose another with --port") from error
 
 
 def _wait_until_it_answers(server: subprocess.Popen[bytes], address: str) -> None:

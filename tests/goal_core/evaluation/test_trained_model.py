@@ -1,6 +1,7 @@
 """A checkpoint encodes pictures and sentences by itself, as evaluation does, with its training data out of reach."""
 
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -64,6 +65,18 @@ def test_a_search_gives_the_nearest_first_and_ties_in_order(folder: Path) -> Non
     for rows, top in ((images[:, 1:], 5), (images[0], 5), (images, 0)):
         with pytest.raises(DataError, match=r"images must be|at least 1"):
             model.search("a red square", rows, top=top)
+
+
+def test_a_file_of_others_is_written_over_only_if_forced(folder: Path, tmp_path: Path) -> None:
+    model, own = load_model(folder), tmp_path / "README.txt"
+    own.write_text("mine")
+    for write in (partial(model.save, own), partial(model.export, tmp_path, "torch", longest=8)):
+        with pytest.raises(ConfigError, match=r"README\.txt is there already"):
+            write()
+    assert [path.name for path in tmp_path.iterdir()] == ["README.txt"]
+    assert own.read_text() == "mine"
+    model.save(own, force=True)
+    assert load_model(own).encode_texts(["a red square"]).shape[0] == 1
 
 
 def test_what_cannot_be_embedded_is_refused(folder: Path, tmp_path: Path) -> None:
