@@ -99,8 +99,8 @@ class EncodedCaptions:
     def num_strange(self, unknown: int | None) -> int:
         """How many captions are unknown words at least by half, apart from their first and last id."""
         found = np.concatenate(([0], np.cumsum(self._ids == unknown, dtype=np.int32)))
-        starts, lengths = self._ends - self.lengths, self.lengths
-        counts = found[np.maximum(self._ends - 1, starts)] - found[np.minimum(starts + 1, self._ends)]
+        lengths = self.lengths
+        counts = found[self._ends - 1] - found[self._ends - lengths + 1]
         return int(((counts > 0) & (2 * counts >= lengths - 2)).sum())
 
     def ids(self, index: int) -> list[int]:

@@ -256,7 +256,7 @@ class Wordpieces(Tokenizer):
 
     @property
     def longest(self) -> float:
-        """That of a cleaned caption of so many words."""
+        """Of a cleaned caption, those of :data:`MAX_WORDS` words of one piece each."""
         return MAX_WORDS + 2 if self.cleans else math.inf
 
     def fills(self, ids: Sequence[int]) -> bool:

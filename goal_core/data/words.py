@@ -34,8 +34,11 @@ _UNSEEN = regex.compile(rf"[\p{{Cf}}--[\u200c\u200d{_TAG}]]|\p{{VS}}|{_LOST}", r
 """What has no look of its own: variation selectors, marks of direction, soft hyphens. Joiners have, inside a word, and
 tags after a black flag, which they make that of a country."""
 _SEEN = regex.compile(r"[^\s\p{Cc}\p{Cf}\p{Default_Ignorable_Code_Point}\u2800]")
-_UNSPACED = regex.compile(r"(?:[\p{Han}\p{Hira}\p{Kana}ー\p{Thai}\p{Laoo}\p{Khmr}\p{Mymr}]\p{P}*+){4}")
-"""More letters than most words have, in a row, of scripts that put no spaces between words."""
+_SCRIPTS = r"\p{Han}\p{Hira}\p{Kana}ー\p{Thai}\p{Laoo}\p{Khmr}\p{Mymr}"
+"""Those that put no spaces between words."""
+_UNSPACED = regex.compile(rf"(?:[{_SCRIPTS}]\p{{P}}*+){{4}}")
+"""More letters than most words have, in a row."""
+_ALONE = regex.compile(rf"[^\s{_SCRIPTS}]+")
 _TOGETHER = 1 << 12
 """Captions whose words are counted at a time."""
 _PLAIN = ((rf"[’ʼ]|(?<={_LETTER})‘(?={_LETTER})", "'"), ("[‐‑]", "-"))
@@ -79,6 +82,11 @@ def word_counts(captions: Iterable[str]) -> Counter[str]:
         for word in _split(part):
             counts[word] += times
     return counts
+
+
+def is_word(caption: str) -> bool:
+    """Whether a caption is one word of a script that puts spaces between words, or one sign."""
+    return bool(_ALONE.fullmatch(caption))
 
 
 def unspaced(captions: Iterable[str]) -> int:

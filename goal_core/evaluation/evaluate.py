@@ -110,13 +110,13 @@ def open_checkpoint(
     if data is None and dataset.fingerprint != description.data_fingerprint:
         are = f"fingerprint {dataset.fingerprint}, not {description.data_fingerprint}"
         raise DataError(f"the data is not what the cell was trained on: {are}")
-    for name in splits if data is not None else ():
-        if again := _trained_on(trained, dataset.splits[name]):
-            of = f"{dataset.splits[name].num_images:,} {name} images"
-            warn(f"{again:,} of {of} are training images of {path}, so its recall on them says little")
     if data is not None:
-        own_words = description.vocabulary
-        warn_of_reading([captions_of(dataset.splits[name], own_words) for name in splits], own_words)
+        words, chosen = description.vocabulary, [dataset.splits[name] for name in splits]
+        for split in chosen:
+            if again := _trained_on(trained, split):
+                of = f"{split.num_images:,} {split.name} images"
+                warn(f"{again:,} of {of} are training images of {path}, so its recall on them says little")
+        warn_of_reading([captions_of(split, words) for split in chosen], words)
     encoder = trained_encoder(trained, description, torch.device(device), dataset)
     return OpenedCheckpoint(
         path=path,

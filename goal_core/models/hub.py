@@ -222,12 +222,18 @@ def bert_wordpieces(config: BertConfig, captions: Iterable[str], min_word_count:
     settings |= {"lowercase": bool(stored.get("do_lower_case", True)), "positions": sizes["max_position_embeddings"]}
     if (file := _file_of(config.weights, "vocab.txt")) is not None:
         return Wordpieces.from_file(file, **settings)
-    saved = _settings_of(config.weights, "tokenizer.json")  # alone, since version 5 of the library
-    model, added = saved.get("model") or {}, [one["content"] for one in saved.get("added_tokens", ())]
-    pieces = sorted(model.get("vocab") or {}, key=lambda piece: model["vocab"][piece]) if "unk_token" in model else []
-    if not pieces or [model["vocab"][piece] for piece in pieces] != [*range(len(pieces))] or {*added} - {*pieces}:
-        raise WeightsError(f"BERT {config.weights!r} has no vocab.txt, and no tokenizer.json of word pieces alone")
-    return Wordpieces(tuple(pieces), **settings)
+    return Wordpieces(_saved_pieces(config.weights), **settings)
+
+
+def _saved_pieces(weights: str) -> tuple[str, ...]:
+    """The word pieces of a `tokenizer.json`, beside which version 5 of the library writes no `vocab.txt`."""
+    stored = _settings_of(weights, "tokenizer.json")
+    model, added = stored.get("model") or {}, {one["content"] for one in stored.get("added_tokens", ())}
+    ids: dict[str, int] = model.get("vocab", {}) if "max_input_chars_per_word" in model else {}  # of no other kind
+    pieces = tuple(sorted(ids, key=ids.__getitem__))
+    if not pieces or added - ids.keys() or any(ids[piece] != number for number, piece in enumerate(pieces)):
+        raise WeightsError(f"BERT {weights!r} has no vocab.txt, and no tokenizer.json of word pieces alone")
+    return pieces
 
 
 def is_bert(weights: str) -> bool:

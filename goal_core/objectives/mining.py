@@ -172,10 +172,7 @@ class PositiveSet:
         """Mean of s_p - R."""
         size_A = self._below_A - self._own_A
         total_A = size_A * self._pos_A.double() - self._sum_of_others(self._sorted_N.double(), rising=True)
-        counted_A = size_A
-        if not count_ties:
-            after_A = torch.searchsorted(self._sorted_N, self._pos_A, right=True)
-            counted_A = size_A + self._place_A + self._own_A - torch.minimum(after_A, self._below_A)
+        counted_A = size_A if count_ties else size_A - self._ties()
         return mean_or(total_A, counted_A, empty).to(self._pos_A)
 
     def mean_exp_gap(self, rate: float, *, empty: float) -> Tensor:
@@ -198,6 +195,10 @@ class PositiveSet:
             after_N1 = -torch.nn.functional.pad(values_N.flip(-1).cumsum(-1), (1, 0)).flip(-1)
         after_A = after_N1.gather(-1, self._below_A) - after_N1.gather(-1, self._place_A + self._own_A)
         return before_N1.gather(-1, self._place_A) + after_A
+
+    def _ties(self) -> Tensor:
+        after_A = torch.searchsorted(self._sorted_N, self._pos_A, right=True)
+        return torch.minimum(after_A, self._below_A) - self._place_A - self._own_A
 
 
 class SummedSet:

@@ -172,14 +172,7 @@ def status(
         print(json.dumps(status_rows(arguments), indent=2))
         return
     if not isinstance(places := load_places(sweep, arguments.overrides), SweepConfig):
-        rows = _recorded(places)
-        for _, name, _, one in rows:
-            tested = ", ".join(
-                f"{title} {one.metrics[key]:.1f}" for key, title in METRICS.items() if key in one.metrics
-            )
-            console.print(f"{one.state:8} {name}  {one.reason or tested}".rstrip())
-        done = f"{sum(one.state == 'done' for *_, one in rows)} of {len(rows)} done"
-        console.print(f"{places.name}: {done}, as its last launch asked for them; no plugin was run")
+        _show_recorded(places)
         return
     opened = arguments.open()
     progress = opened.progress()
@@ -222,6 +215,15 @@ def _recorded(places: SweepPlaces) -> list[tuple[str, str, str, TrainingStatus]]
     rows = list(table.rows(("training", "cell", "name", "stage")))
     states = [status_of(store.folder_of(row["cell"], row["stage"], row["training"]), allowed) for row in rows]
     return [(row["cell"], row["name"], row["stage"], one) for row, one in zip(rows, states, strict=True)]
+
+
+def _show_recorded(places: SweepPlaces) -> None:
+    rows = _recorded(places)
+    for _, name, _, one in rows:
+        tested = ", ".join(f"{what} {one.metrics[key]:.1f}" for key, what in METRICS.items() if key in one.metrics)
+        console.print(f"{one.state:8} {name}  {one.reason or tested}".rstrip())
+    done = sum(one.state == "done" for *_, one in rows)
+    console.print(f"{places.name}: {done} of {len(rows)} done, as its last launch asked for them; no plugin was run")
 
 
 @launching.command()

@@ -221,6 +221,11 @@ class Index:
         root, stamps = self.about["root"], self.columns.get(f"{split}.status", _NOTHING).tolist()
         return [(f"{root}/{name}", *stamp) for name, stamp in zip(self.texts(f"{split}.names"), stamps, strict=False)]
 
+    def digests_by_status(self) -> dict[tuple[Any, ...], NDArray[np.uint8]]:
+        """The digests of all images whose sizes and times are known."""
+        known = (zip(self.statuses(split), self.columns[f"{split}.digests"], strict=False) for split in SPLIT_NAMES)
+        return dict(chain.from_iterable(known))
+
     def dataset(self, config: DataConfig, path: Path | None) -> Dataset:
         """The dataset, whose images are verified whenever they are read.
 

@@ -30,7 +30,7 @@ from goal_sweep.goal_core.data.formats.report import DataReport, Progress, Split
 from goal_sweep.goal_core.data.formats.sources import karpathy, source, xvlm_json
 from goal_sweep.goal_core.data.formats.text_files import text_files
 from goal_sweep.goal_core.data.scenes import open_scenes
-from goal_sweep.goal_core.data.words import unspaced, word_counts
+from goal_sweep.goal_core.data.words import is_word, unspaced, word_counts
 
 LAYOUTS: Mapping[str, Callable[[Any], Layout]] = {
     "karpathy": karpathy,
@@ -45,8 +45,6 @@ LAYOUTS: Mapping[str, Callable[[Any], Layout]] = {
 _LETTER = re.compile(r"[^\W\d_]")
 _BROKEN = re.compile(r"\ufffd|</?(?:a|b|br|div|em|i|p|span|u)\b[^<>]*>|\\u[0-9a-fA-F]{4}")
 """What is left where a program could not read a character, tags of HTML, and escapes of JSON."""
-_WORD = re.compile(r"[^\s\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u2e80-\ufaff]+")
-"""One word, in a script that puts spaces between words."""
 _TOGETHER = 64
 """Images, or rows of features, that a thread reads at a time."""
 
@@ -210,7 +208,7 @@ def _listed(config: DataConfig, report: DataReport) -> Index | None:
 def _remarks(splits: Sequence[Sequence[Sequence[str]]], captions: Sequence[str]) -> Iterator[str]:
     """What is to be said of captions that look like something else."""
     bare = [caption for caption in captions if not _LETTER.search(caption)]
-    apart = [one for split in splits for one in split if len(one) > 2 and all(map(_WORD.fullmatch, one))]
+    apart = [one for split in splits for one in split if len(one) > 2 and all(map(is_word, one))]
     broken = [text for caption in captions if (text := _broken(caption))]
     of = f"of {len(captions):,} captions of train and val"
     if bare:
@@ -301,10 +299,7 @@ def _digests(index: Index, known: Index | None, report: DataReport, progress: Pr
     found = {name: np.empty((len(reader), 32), np.uint8) for name, reader in readers.items()}
     done, total, problems = 0, sum(map(len, readers.values())), list[str]()
     remarks = defaultdict[str, list[str]](list)
-    earlier = dict[tuple[Any, ...], NDArray[np.uint8]]()  # of images whose sizes and times are known
-    if known is not None:
-        pairs = [zip(known.statuses(one), known.columns[f"{one}.digests"], strict=False) for one in SPLIT_NAMES]
-        earlier = dict(chain.from_iterable(pairs))
+    earlier = {} if known is None else known.digests_by_status()
     # Reading, hashing and Pillow's decoding release Python's global lock, so threads use all cores.
     with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
         for name, reader in readers.items():
