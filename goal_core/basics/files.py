@@ -78,8 +78,11 @@ def seems(source: Path | bytes) -> str:
     if isinstance(source, Path):
         if is_zipfile(source) and _PROGRAM.search("\n".join(ZipFile(source).namelist())):
             return " is a program (TorchScript or torch.export), not weights; save the state_dict() of its model"
+        cut, misnamed = not is_zipfile(source), source.suffix != ".safetensors"
         with open_file(source) as file:
             source = file.read(200)
+    else:
+        cut = misnamed = False
     start = source[:200].lstrip().lower()
     if not start:
         return " is empty"
@@ -89,6 +92,10 @@ def seems(source: Path | bytes) -> str:
         return " is a web page, not the file itself; download it anew"
     if start.startswith((b"ii*\0", b"mm\0*")):
         return " is a TIFF that is damaged, or has bands or numbers of an unknown kind; save it as RGB of 8 bits"
+    if start.startswith(b"pk\3\4"):  # a zip archive, as torch writes
+        return " has lost its end; copy or download it anew" * cut
+    if misnamed and source[8:10] == b'{"':
+        return " is a safetensors file; name it .safetensors"
     return " is compressed; unpack it" if start.startswith(b"\x1f\x8b") else ""
 
 

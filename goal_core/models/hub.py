@@ -149,7 +149,13 @@ def subwords_of(weights: str) -> Subwords:
         tokenizer = AutoTokenizer.from_pretrained(weights).backend_tokenizer
     except (OSError, ValueError, AttributeError, ImportError) as error:
         raise _unread("the tokenizer of", weights, error) from error
-    longest = getattr(getattr(sizes, "text_config", sizes), "max_position_embeddings", 512)
+    text = getattr(sizes, "text_config", sizes)
+    if sizes.model_type == "clip" and (ids := tokenizer.encode("a photo").ids):
+        end = max(ids) if text.eos_token_id == 2 else text.eos_token_id  # OpenAI's own say 2 for the highest id
+        if ids[-1] != end:
+            reads = f"but the text tower reads a caption where it has the id {end}"
+            raise WeightsError(f"the tokenizer of {weights!r} ends captions with the id {ids[-1]}, {reads}")
+    longest = getattr(text, "max_position_embeddings", 512)
     # Of the positions of RoBERTa and its like the first two stand for no word.
     tokenizer.enable_truncation(longest - (2 if longest % 2 == 0 and longest % 64 == 2 else 0))
     return Subwords(tokenizer.to_str())

@@ -18,20 +18,20 @@ from transformers import (
 WORDS = [
     "<pad>",
     "<start>",
-    "<end>",
     "<unk>",
+    "<end>",
     *"a an the of and on with in red green blue small large circle square".split(),
 ]
 SIZES: dict[str, Any] = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 32}
 
 
 def save_tokenizer(folder: Path) -> None:
-    """Whole words; `<end>` has the largest id of the special ones, and captions end with it."""
+    """Whole words; captions end with `<end>`."""
     ids = {word: number for number, word in enumerate(WORDS)}
     tokenizer = Tokenizer(models.WordLevel(ids, unk_token="<unk>"))
     tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
     tokenizer.post_processor = processors.TemplateProcessing(
-        single="<start> $A <end>", special_tokens=[("<start>", 1), ("<end>", 2)]
+        single="<start> $A <end>", special_tokens=[("<start>", 1), ("<end>", 3)]
     )
     special = {"pad_token": "<pad>", "bos_token": "<start>", "eos_token": "<end>", "unk_token": "<unk>"}
     PreTrainedTokenizerFast(tokenizer_object=tokenizer, **special).save_pretrained(folder)
@@ -40,7 +40,7 @@ def save_tokenizer(folder: Path) -> None:
 def clip_folder(folder: Path, seed: int = 0) -> Path:
     """A CLIP of 32 px and 12 numbers."""
     torch.manual_seed(seed)
-    text = {**SIZES, "vocab_size": len(WORDS), "max_position_embeddings": 12, "eos_token_id": 2, "pad_token_id": 0}
+    text = {**SIZES, "vocab_size": len(WORDS), "max_position_embeddings": 12, "eos_token_id": 3, "pad_token_id": 0}
     vision = {**SIZES, "image_size": 32, "patch_size": 16}
     CLIPModel(CLIPConfig(text_config=text, vision_config=vision, projection_dim=12)).save_pretrained(folder)
     save_tokenizer(folder)
@@ -50,7 +50,7 @@ def clip_folder(folder: Path, seed: int = 0) -> Path:
 def siglip_folder(folder: Path) -> Path:
     """A SigLIP of 32 px and 16 numbers, whose captions are padded to 12 ids."""
     torch.manual_seed(0)
-    text = {**SIZES, "vocab_size": len(WORDS), "max_position_embeddings": 12, "eos_token_id": 2, "pad_token_id": 0}
+    text = {**SIZES, "vocab_size": len(WORDS), "max_position_embeddings": 12, "eos_token_id": 3, "pad_token_id": 0}
     vision = {**SIZES, "image_size": 32, "patch_size": 16}
     SiglipModel(SiglipConfig(text_config=text, vision_config=vision)).save_pretrained(folder)
     save_tokenizer(folder)

@@ -82,6 +82,18 @@ def test_a_file_that_holds_no_weights_is_called_what_it_is(tmp_path: Path, endin
     assert "\n" not in str(caught.value)
 
 
+def test_weights_that_are_cut_or_named_as_another_kind_are_called_what_they_are(tmp_path: Path, state: State) -> None:
+    torch.save(state, tmp_path / "whole.pth")
+    content = (tmp_path / "whole.pth").read_bytes()
+    for size in (100, len(content) // 2, len(content) - 1):
+        (tmp_path / "cut.pth").write_bytes(content[:size])
+        with pytest.raises(WeightsError, match=r"cut\.pth has lost its end"):
+            built(str(tmp_path / "cut.pth"))
+    save_file(state, tmp_path / "named.pth")
+    with pytest.raises(WeightsError, match=r"named\.pth is a safetensors file; name it \.safetensors"):
+        built(str(tmp_path / "named.pth"))
+
+
 @pytest.mark.parametrize(
     ("end", "value", "said"),
     [

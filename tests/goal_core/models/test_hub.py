@@ -1,5 +1,6 @@
 """Pretrained models of the transformers library: both towers, and text encoders, from a folder."""
 
+import json
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -67,6 +68,16 @@ def test_vectors_are_those_of_the_library(towers: Path) -> None:
         normalised = (pixels.float() / 255 - backbone.mean / 255) / (backbone.std / 255)
         torch.testing.assert_close(backbone(pixels), model.get_image_features(pixel_values=normalised).pooler_output)
     assert tokenizer_from_json(own.to_json()) == own
+
+
+@pytest.mark.parametrize(("end", "said"), [(1, "id 3.*has the id 1"), (2, "id 3.*has the id 4"), (99, "the id 99")])
+def test_a_clip_that_reads_captions_elsewhere_than_at_their_end_is_refused(tmp_path: Path, end: int, said: str) -> None:
+    """With the end that CLIP's first models name, 2, it reads a caption at its highest id."""
+    settings = json.loads((path := clip_folder(tmp_path) / "config.json").read_text())
+    settings["text_config"]["eos_token_id"] = end
+    path.write_text(json.dumps(settings))
+    with pytest.raises(WeightsError, match=said):
+        subwords_of(str(tmp_path))
 
 
 def test_frozen_towers_are_passed_once_and_their_heads_stack(towers: Path, tmp_path: Path, monkeypatch):

@@ -75,7 +75,7 @@ def test_damaged_missing_and_foreign_files(tmp_path: Path) -> None:
         read_torch_file(tmp_path / "none.pth")
     save_now(SAVED, tmp_path / "cut.pth")
     (tmp_path / "cut.pth").write_bytes((tmp_path / "cut.pth").read_bytes()[:300])
-    with pytest.raises(WeightsError, match="cannot read"):
+    with pytest.raises(WeightsError, match="has lost its end"):
         read_torch_file(tmp_path / "cut.pth")
     save_now([1, 2], tmp_path / "list.pth")
     with pytest.raises(WeightsError, match="contains a list"):
