@@ -74,6 +74,8 @@ class RetrievalModel:
             raise DataError(f"a sentence must be a text, got {other[0]}")
         if not given:
             raise DataError("there is no sentence to embed")
+        if empty := [number for number, text in enumerate(given) if not text.strip()]:
+            raise DataError(f"sentence {empty[0]} is empty")
         captions = EncodedCaptions.of(given, self.description.vocabulary)
         warn_of_reading([captions], self.description.vocabulary, of_these=is_known)
         return self._checked(embed_captions(self._encoder, captions).cpu(), len(set(given)))

@@ -96,6 +96,8 @@ def test_what_cannot_be_embedded_is_refused(folder: Path, tmp_path: Path) -> Non
         model.encode_texts("a red flag")
     with pytest.raises(DataError, match="NoneType"):
         model.encode_texts(["a flag", None])  # type: ignore[list-item]  # which is what it refuses
+    with pytest.raises(DataError, match="sentence 1 is empty"):
+        model.encode_texts(["a flag", " \n"])
     with pytest.raises(DataError, match=r"none\.png"):
         model.encode_images([tmp_path / "none.png"])
     Image.fromarray(np.full((8, 8), 4_000, np.uint16)).save(dark := tmp_path / "dark.png")
