@@ -109,9 +109,12 @@ def report(
 
 
 def settling(target: ReportTarget, result: ReportResult, arguments: SweepArguments) -> str:
-    """The launch of the seeds that the verdict asks for; empty where it asks for none, or their number is not known."""
+    """The launch of the seeds that the verdict asks for; empty where it asks for none, or their number is not known.
+
+    So it is where the settings are others than the report's, whose trainings would not be among these.
+    """
     more = more_seeds(result.inputs)
-    if more is None or target.others or not isinstance(target.config, SweepConfig):
+    if more is None or target.others or not isinstance(target.config, SweepConfig) or _changed(target.config, result):
         return ""
     of_file = len(target.config.seeds) - int(arguments.seeds or 0)
     number = len(result.inputs.results.header.seeds) + more - of_file
@@ -133,21 +136,25 @@ def print_result(result: ReportResult, console: Console, settle: str = "") -> No
 
 def warnings(target: ReportTarget, result: ReportResult) -> list[str]:
     """What the settings ask for and the report does not show: it shows the sweep as it was last launched."""
-    from goal_sweep.runners.results import changed_settings  # with pyarrow
-
     if target.others or not isinstance(config := target.config, SweepConfig):
         return []
-    header, lines = result.inputs.results.header, []
-    there, stored = header.seeds, header.requested
+    there, lines = result.inputs.results.header.seeds, []
     if {*config.seeds} != {*there}:
         lacking = " Launch with the same settings to train what is missing." * bool({*config.seeds} - {*there})
         lines.append(
             f"The settings ask for {seeds_text(config.seeds)}. The report shows the sweep as last launched, with "
             f"{seeds_text(there)}.{lacking}"
         )
-    asked = ResolvedSweep(
-        config=replace(config, seeds=there), data_fingerprint=stored.data_fingerprint, weights=stored.weights
-    )
-    if changed := changed_settings(stored, asked.requested):
+    if changed := _changed(config, result):
         lines.append(f"The report shows the sweep as last launched, with other settings (then -> here): {changed}.")
     return lines
+
+
+def _changed(config: SweepConfig, result: ReportResult) -> str:
+    """The settings that the sweep of a report had otherwise; its seeds are not compared."""
+    from goal_sweep.runners.results import changed_settings  # with pyarrow
+
+    header = result.inputs.results.header
+    stored, config = header.requested, replace(config, seeds=header.seeds)
+    asked = ResolvedSweep(config=config, data_fingerprint=stored.data_fingerprint, weights=stored.weights)
+    return changed_settings(stored, asked.requested)

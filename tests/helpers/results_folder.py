@@ -19,7 +19,7 @@ def finished(folder: Path, empty_database: Path, *more: str) -> OpenedSweep:
         one = claimed(sweep.store.folder(training))
         one.save_with("best-1.safetensors", write_weights)
         one.write_metrics([{"epoch": 1, "time": 1.7e9, "metrics": {"val/rsum": 10.0, "train/pos_sim": 0.5}}])
-        metrics = {f"test/{name}": 10.0 + number for name in RECALLS}
+        metrics = {f"test/{name}": 10.0 + number**2 % 7 for name in RECALLS}
         metrics["test/rsum"] = sum(metrics.values())
         one.finish({"status": "done", "epochs": 1, "best_epoch": 1, "seconds": 1.0, "metrics": metrics})
     shutil.copy(empty_database, folder / "mlflow.db")
