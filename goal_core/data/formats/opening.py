@@ -43,8 +43,11 @@ LAYOUTS: Mapping[str, Callable[[Any], Layout]] = {
 }
 """By `data.format` in sweep files; `scenes` are drawn."""
 _LETTER = re.compile(r"[^\W\d_]")
-_BROKEN = re.compile(r"\ufffd|</?(?:a|b|br|div|em|i|p|span|u)\b[^<>]*>|\\u[0-9a-fA-F]{4}")
-"""What is left where a program could not read a character, tags of HTML, and escapes of JSON."""
+_BROKEN = re.compile(
+    r"\ufffd|</?(?:a|b|br|div|em|i|p|span|u)\b[^<>]*>|\\u[0-9a-fA-F]{4}"
+    r"|\A(?:https?://\S+|\S+\.(?:txt|caption|json|jpe?g|png|webp|npy))\Z"
+)
+"""What is left where a program could not read a character, tags of HTML, escapes of JSON, and the place of a file."""
 _TOGETHER = 64
 """Images, or rows of features, that a thread reads at a time."""
 
@@ -216,11 +219,11 @@ def _remarks(splits: Sequence[Sequence[Sequence[str]]], captions: Sequence[str])
     if 2 * (number := sum(map(len, apart))) > len(captions):
         yield f"{number:,} {of} are one word, such as {apart[0][0]!r:.30}; if a list holds their words, join it"
     if broken:
-        yield f"{len(broken):,} {of} hold HTML, or were read in another encoding, such as {broken[0]!r:.30}"
+        yield f"{len(broken):,} {of} are HTML or paths, or were read in another encoding, such as {broken[0]!r:.30}"
 
 
 def _broken(caption: str) -> str:
-    """What shows that a caption is HTML, JSON, or UTF-8 that was read as Latin-1; empty where nothing does."""
+    """What shows that a caption is HTML, JSON, a path, or UTF-8 read as Latin-1; empty where nothing does."""
     if found := _BROKEN.search(caption):
         return found[0]
     if ";" in caption and html.unescape(caption) != caption:
