@@ -15,12 +15,12 @@ from tests.helpers.blank_figures import blank_figures
 from tests.helpers.results_cases import SweepWriter, recalls
 
 
-def stored(folder: Path, seeds: tuple[int, ...], shift: float = 0.0) -> Path:
+def stored(folder: Path, seeds: tuple[int, ...]) -> Path:
     """A store with the results table of a sweep named like the folder above it."""
     writer = SweepWriter("shared", seeds=seeds, objectives=("con/con", "sig/cir"))
     for objective in writer.objectives:
         for seed in seeds:
-            writer.write(objective, seed, metrics=recalls(objective, seed, shift), checkpoint="cells/c/best")
+            writer.write(objective, seed, metrics=recalls(objective, seed), checkpoint="cells/c/best")
     table = folder / "sweeps" / "shared" / RESULTS_FILE
     table.parent.mkdir(parents=True)
     rows = pq.read_table(io.BytesIO(writer.content()))
@@ -44,12 +44,3 @@ def test_two_stores_are_reported_as_one(tmp_path: Path, monkeypatch, capsys: pyt
     frame = goal_sweep.results("shared.yaml", store=[one, two])
     assert frame["training"].is_unique
     assert frame.set_index("seed")["checkpoint"][3].tolist() == [str(two / "cells/c/best")] * 2
-
-
-def test_stores_that_contradict_each_other_are_one_error(tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "shared.yaml").write_text("extends: quickstart\nname: shared\n")
-    one, two = stored(tmp_path / "a", (1,)), stored(tmp_path / "b", (1,), shift=0.5)
-    assert run(["report", "shared.yaml", "--store", str(one), "--store", str(two)]) == 2
-    (line,) = capsys.readouterr().err.splitlines()
-    assert f"differs between {one} and {two}" in line
