@@ -22,7 +22,10 @@ LOSS = "con/con (the triplet loss)"
             ["Use sig/nca: ", f"sig/nca beats {LOSS} significantly: ", "Avoid triplet weight cir ("],
         ),
         (CIR | {"con/con": 3.0}, ["Use con/con: ", "Avoid triplet weight cir ("]),
-        ({"sig/nca": 0.3}, ["No winner: ", f"Nothing beats {LOSS} significantly: "]),
+        (
+            {"sig/nca": 0.3},
+            ["No winner: sig/nca has the highest mean rsum (", f"Nothing beats {LOSS} significantly: sig/nca is at +"],
+        ),
     ],
     ids=["a gain", "the baseline", "nothing"],
 )
@@ -30,14 +33,6 @@ def test_the_three_lines_of_one_table(shifts: Mapping[str, float], starts: list[
     lines = verdict(inputs_of(sweep(shifts).results()))
     assert len(lines) == len(starts)
     assert all(line.startswith(start) for line, start in zip(lines, starts, strict=True)), lines
-
-
-def test_there_is_no_winner_where_nothing_is_significant() -> None:
-    first, second = verdict(inputs_of(sweep({"sig/nca": 1.0}, noise=1.0).results()))
-    assert re.match(
-        r"No winner: sig/nca has the highest mean rsum \(5.*of 600\), but none of the 14 others is s", first
-    )
-    assert re.search(r" is at \+\d\.\d points of rsum \(95 % interval -\d\.\d to \+\d\.\d\)\. ", second)
 
 
 def of_few_hits(writer: SweepWriter, images: int = 500) -> SweepWriter:

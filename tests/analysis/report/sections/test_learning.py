@@ -2,7 +2,6 @@
 
 from goal_sweep.analysis.figures.blocks import draw_curves
 from goal_sweep.analysis.report.sections.blocks import curves, curves_section
-from goal_sweep.analysis.results import SweepResults
 from tests.helpers.results_cases import SweepWriter, inputs_of, of_epochs
 
 
@@ -15,18 +14,13 @@ def test_what_cannot_be_shown_says_why() -> None:
     assert (section.figures, "no two epochs" in section.paragraphs[0]) == ((), True)
 
 
-def of_two() -> SweepResults:
-    """Two seeds of con/con and one of sig/cir, with their epochs."""
+def test_a_curve_is_the_mean_and_the_range_over_the_seeds_that_have_the_epoch() -> None:
     writer = SweepWriter(seeds=[1, 2], objectives=["con/con", "sig/cir", "lin/nca"])
     for seed in (1, 2):
         writer.write("con/con", seed, epochs=of_epochs(2) | {"epochs/val/rsum": [10.0 * seed, 30.0]})
     writer.write("sig/cir", 1, epochs=of_epochs(1))
     writer.write("lin/nca", 1, epochs={})
-    return writer.results()
-
-
-def test_a_curve_is_the_mean_and_the_range_over_the_seeds_that_have_the_epoch() -> None:
-    results = of_two()
+    results = writer.results()
     found = curves(results.counted, results.epochs(results.counted, ["val/rsum"]), "val/rsum")
     assert set(found) == {("con", "con"), ("sig", "cir")}
     curve = found["con", "con"]
