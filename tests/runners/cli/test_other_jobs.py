@@ -1,5 +1,6 @@
 """Submissions beside others: damaged, or gone with their cluster; and RayJobs, which are kubectl's."""
 
+import json
 import socket
 from pathlib import Path
 
@@ -34,15 +35,26 @@ def test_a_ray_cluster_that_is_gone_blocks_nothing(here: Path, records: Submissi
     assert run(["cancel", "tiny.yaml"]) == 0
 
 
+def test_a_silent_cluster_is_asked_once_for_all_jobs(here: Path, records: Submissions, capsys, monkeypatch) -> None:
+    monkeypatch.setattr("goal_sweep.runners.cluster.backend._ANSWER_S", 0.1)
+    (here.parent / "bin" / "squeue").write_text('#!/bin/sh\necho squeue >> "$LOG"\nexec sleep 60\n')
+    for address in ("a", "a", "b", "a"):
+        sent(records, address=address)
+    assert run(["status", "tiny.yaml", "--jobs", "--json"]) == 0
+    found = [(job["phase"], job["state"]) for job in json.loads(capsys.readouterr().out)]
+    assert found == [("silent", "squeue does not answer (waited 0 s)")] * 4
+    assert (here.parent / "log").read_text() == 2 * "squeue\n"
+
+
 def test_a_damaged_record_is_one_line_with_what_to_do(here: Path, records: Submissions, capsys) -> None:
-    assert run(["submit", "tiny.yaml", "--to", "slurm"]) == 0
-    (one,) = records.of("tiny")
-    content = bytearray(records.path(one.id).read_bytes())
-    content[20] ^= 1
-    records.path(one.id).write_bytes(content)
-    capsys.readouterr()
-    for words in (["status", "tiny.yaml", "--jobs"], ["submit", "tiny.yaml", "--to", "slurm"], ["cancel", "tiny.yaml"]):
-        assert run(words) == 2
+    one = sent(records)
+    flipped = bytearray(records.path(one.id).read_bytes())
+    flipped[20] ^= 1
+    status, submit, cancel = "status tiny.yaml --jobs", "submit tiny.yaml --to slurm", "cancel tiny.yaml"
+    wrong = (b"", b"{", b"[]", b'{"id": 3}', b'{"id": "tiny-000000-7", "job": []}', bytes(flipped))
+    for content, words in zip(wrong, (status, status, status, status, cancel, submit), strict=True):
+        records.path(one.id).write_bytes(content)
+        assert run(words.split()) == 2
         (line,) = capsys.readouterr().err.splitlines()
         assert line.startswith(f"error: {records.path(one.id)} is damaged: it was the record of the job {one.id}.")
     records.path(one.id).unlink()

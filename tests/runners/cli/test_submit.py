@@ -66,13 +66,13 @@ def test_printing_changes_nothing_and_asks_nobody(here: Path, capsys) -> None:
     assert (everything(here), asked(here)) == (before, [])
 
 
-def test_a_refusal_of_the_cluster_is_one_line_and_leaves_no_record(here: Path, capsys) -> None:
-    (here / "answer").write_text("sbatch: error: invalid partition specified: gpu\n")
-    assert run(["submit", "tiny.yaml", "--to", "slurm"]) == 2
-    said = capsys.readouterr().err
-    assert "sbatch: error: invalid partition specified: gpu" in said
-    assert said.count("\n") == 1
-    assert not list((here / "goal-sweep-store" / "submissions").iterdir())
+def test_a_job_that_may_be_taken_leaves_its_record_and_one_that_is_refused_none(here: Path, capsys) -> None:
+    for why in ("Socket timed out on send/recv operation", "Invalid account"):
+        (here / "answer").write_text(f"sbatch: warning: x\nsbatch: error: {why}\n")
+        assert run(["submit", "tiny.yaml", "--to", "slurm"]) == 2
+        assert capsys.readouterr().err == f"error: cannot submit to Slurm: sbatch: error: {why}\n"
+        (first, *files) = sorted((here / "goal-sweep-store" / "submissions").iterdir())
+        assert [path.stem for path in files] == [first.name]
 
 
 def test_the_user_s_site_file_counts(here: Path, capsys) -> None:
@@ -81,9 +81,6 @@ def test_the_user_s_site_file_counts(here: Path, capsys) -> None:
     own.write_text("slurm: {partition: gpu7}\n")
     assert run(["submit", "tiny.yaml", "--to", "slurm", "--print"]) == 0
     assert "#SBATCH --partition=gpu7" in capsys.readouterr().out
-    own.write_text("slurm: {partion: gpu7}\n")
-    assert run(["submit", "tiny.yaml", "--to", "slurm", "--print"]) == 2
-    assert f"error: {own}:1: slurm.partion: unknown key" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("kind", ["slurm", "ray", "kubernetes"])

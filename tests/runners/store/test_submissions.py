@@ -4,7 +4,6 @@ from pathlib import Path
 
 import pytest
 
-from goal_sweep.goal_core.basics.atomic import DamagedError
 from goal_sweep.runners.cluster.backend import Submissions
 
 
@@ -17,13 +16,6 @@ def test_a_submission_is_found_from_another_shell(tmp_path: Path) -> None:
     assert Submissions(tmp_path).of("tiny") == [sent]
     assert Submissions(tmp_path).of("other") == []
     assert records.files(begun.id).is_dir()
-
-
-def test_looking_writes_nothing(tmp_path: Path) -> None:
-    records = Submissions(tmp_path / "store")
-    assert records.of("tiny") == []
-    assert records.next_id("tiny").endswith("-1")
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_ids_are_unique_also_between_sweeps_stores_and_processes(tmp_path: Path) -> None:
@@ -42,25 +34,3 @@ def test_ids_are_names_that_kubernetes_accepts(name: str, tmp_path: Path) -> Non
     assert made.replace("-", "").isalnum()
     assert made == made.lower()
     assert made[0].isalnum()
-
-
-def test_a_refused_submission_leaves_no_record(tmp_path: Path) -> None:
-    records = Submissions(tmp_path)
-    begun = records.begin("tiny", "slurm", "")
-    (records.files(begun.id) / "job.sbatch").touch()
-    records.withdraw(begun)
-    assert records.of("tiny") == []
-    assert list(records.folder.iterdir()) == []
-
-
-@pytest.mark.parametrize("text", ["", "{", "[]", '{"id": 3}', '{"id": "tiny-000000-7", "job": []}'])
-def test_a_damaged_record_is_named_with_what_to_do(text: str, tmp_path: Path) -> None:
-    records = Submissions(tmp_path)
-    records.begin("tiny", "slurm", "")
-    path = records.path("tiny-000000-7")
-    path.write_text(text)
-    with pytest.raises(DamagedError) as damaged:
-        records.of("tiny")
-    assert str(damaged.value).startswith(f"{path} is damaged: it was the record of the job tiny-000000-7.")
-    path.unlink()
-    assert len(records.of("tiny")) == 1
