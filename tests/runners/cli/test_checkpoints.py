@@ -222,29 +222,17 @@ def test_a_cell_is_evaluated_on_a_table_that_has_one_split(
     )
     for _ in range(2):  # the second time from the index
         assert run(["evaluate", str(cell), "--data", str(tmp_path / "only.yaml")]) == 0
-        assert f"test: {len(names)} images" in capsys.readouterr().out
+        said = f"{len(names)} images, {len(names)} captions of only; trained on {DATA.name}"
+        assert said in capsys.readouterr().out
     assert run(["evaluate", str(cell), "--data", str(tmp_path / "only.yaml"), "--split", "val"]) == 2
     assert "split 'val' has no images" in capsys.readouterr().err
     (pictures / "captions.csv").write_text(f"image,caption\n{rows.replace(',test', '')}")
     (tmp_path / "data.yaml").write_text(
         f"data: {{format: source, name: bare, root: {pictures}/captions.csv, image: {{size: 32, resize: 32}}}}\n"
     )
+    assert run(["evaluate", str(cell), "--data", str(tmp_path / "data.yaml"), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["data"] == "bare"
     assert run(["evaluate", str(cell), "--data", str(tmp_path / "data.yaml")]) == 0
     said = capsys.readouterr().out
     assert f"test: {len(names)} images" in said
     assert "no split is given" in said
-
-
-def test_a_cell_is_evaluated_on_the_data_of_another_sweep(
-    cell: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (tmp_path / "other.yaml").write_text(
-        "name: other\ndata: {format: scenes, name: elsewhere, num_train: 24, num_val: 10, num_test: 12,"
-        " image: {size: 32, resize: 32, augment: none}}\n"
-        "model: {backbones: [{name: test_resnet, weights: random}]}\n"
-        "stages: [{name: frozen, epochs: 1, lr: 1e-3, batch_size: 16}]\nseeds: [1]\n"
-    )
-    assert run(["evaluate", str(cell), "--data", str(tmp_path / "other.yaml")]) == 0
-    assert f"12 images, 60 captions of elsewhere; trained on {DATA.name}" in capsys.readouterr().out
-    assert run(["evaluate", str(cell), "--data", str(tmp_path / "other.yaml"), "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["data"] == "elsewhere"

@@ -7,6 +7,7 @@ from goal_sweep.goal_core.data.config import PrecompConfig, RegionsConfig
 from goal_sweep.goal_core.data.formats.opening import open_dataset
 from goal_sweep.goal_core.evaluation.evaluate import evaluate_ensemble, open_checkpoint
 from goal_sweep.runners.cli.app import run
+from goal_sweep.runners.store import Store
 from tests.helpers.karpathy_fixture import write_dataset
 from tests.helpers.training_cases import trained_cell
 from tests.helpers.vector_files import write_vectors
@@ -19,6 +20,7 @@ model:
 seeds: [1]
 stages: [{name: frozen, epochs: 1, lr: 1e-3, batch_size: 8}]
 """
+PACKS = "goal-sweep-store/packs"
 
 
 @pytest.fixture(autouse=True)
@@ -138,3 +140,35 @@ def test_evaluate_prints_each_model_and_the_ensemble(tmp_path: Path, capsys: pyt
     assert max(map(len, lines)) <= 80
     assert run(["evaluate", *map(str, two), "--weights", "x"]) == 2
     assert "--weights needs a single checkpoint, got 2" in capsys.readouterr().err
+
+
+def test_a_pack_is_written_once_and_mended(sweep: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    pack = ["data", "pack", sweep, "--set", "data.image.augment=crop_flip"]
+    assert run(pack) == 0
+    printed, notes = capfd.readouterr()
+    assert notes == ""
+    assert "train 8 images, val 3 squares, test 3 squares: about 0.00 GB in all" in printed
+    assert "14 images" in printed
+    (folder,) = (tmp_path / PACKS).iterdir()
+    written = {path: path.stat().st_mtime_ns for path in folder.glob("*.zip")}
+    shard = next(iter(written))
+    assert run(pack) == 0
+    assert written == {path: path.stat().st_mtime_ns for path in folder.glob("*.zip")}
+    whole = shard.read_bytes()
+    shard.unlink()
+    assert run(pack) == 0
+    assert shard.read_bytes() == whole
+
+
+def test_a_broken_image_is_named_and_ends_with_2(sweep: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    (tmp_path / "images/pictures/0005.png").write_bytes(b"no picture")
+    assert run(["data", "pack", sweep]) == 2
+    assert len([line for line in capsys.readouterr().err.splitlines() if "0005.png" in line]) == 1
+    assert not list((tmp_path / PACKS).glob("*/pack.json"))
+
+
+def test_another_folder_can_hold_the_packs(sweep: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GOAL_SWEEP_PACKS", str(tmp_path / "fast"))
+    assert run(["data", "pack", sweep]) == 0
+    assert Store(tmp_path / "goal-sweep-store").packs == tmp_path / "fast"
+    assert len(list((tmp_path / "fast").iterdir())) == 1
