@@ -1,9 +1,11 @@
-"""A folder with a sweep, in a shell in which Slurm's programs only pretend."""
+"""A folder with a sweep, in a shell in which Slurm's programs only pretend, and reports without figures."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.helpers.blank_figures import blank_figures
 from tests.helpers.launches import SWEEP
 
 SBATCH = """#!/bin/sh
@@ -20,6 +22,12 @@ SCANCEL = """#!/bin/sh
 echo "scancel $@" >> "$LOG"
 rm -f queue
 """
+
+
+@pytest.fixture
+def undrawn() -> Iterator[None]:
+    with blank_figures():
+        yield
 
 
 @pytest.fixture

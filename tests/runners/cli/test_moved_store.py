@@ -4,25 +4,17 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from mlflow import MlflowClient
 
 from goal_sweep.runners.cli.app import run
-from tests.helpers.blank_figures import blank_figures
 from tests.helpers.paths import ROOT
 from tests.helpers.results_folder import arguments, finished, snapshot
 from tests.helpers.sweep_cases import opened_in
 
-pytestmark = [pytest.mark.integration, pytest.mark.slow]
-
-
-@pytest.fixture(autouse=True)
-def _undrawn() -> Iterator[None]:
-    with blank_figures():
-        yield
+pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.usefixtures("undrawn")]
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 import json
 import shutil
 import socket
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -11,20 +10,13 @@ import pytest
 from goal_sweep.runners.cli.app import run
 from goal_sweep.runners.launch.opened import OpenedSweep
 from goal_sweep.sweeps.results import RESULTS_FILE
-from tests.helpers.blank_figures import blank_figures
 from tests.helpers.few import few
 from tests.helpers.mlflow_cases import Content
 from tests.helpers.paths import SCENES
 from tests.helpers.results_folder import arguments, finished
 from tests.helpers.sweep_cases import opened_in
 
-pytestmark = pytest.mark.integration
-
-
-@pytest.fixture(autouse=True)
-def _undrawn() -> Iterator[None]:
-    with blank_figures():
-        yield
+pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("undrawn")]
 
 
 @pytest.fixture

@@ -1,7 +1,6 @@
 """A sweep with axes in a launch: its units, what follows them, and what the user sees."""
 
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -75,10 +74,3 @@ def test_the_results_table_has_the_axes_and_each_trainings_place(tmp_path: Path)
     assert last["configuration"] == "tau 1 lr 0.001 grad_clip 1"
     settings = ("objective.tau", "stages.frozen.lr", "stages.finetune.grad_clip")
     assert [last[f"setting/{name}"] for name in settings] == ["1", "0.001", "1"]
-
-
-def test_plan_and_validate_name_the_axes(planned: Callable[..., str]) -> None:
-    shown = planned("coco_vsepp", "--set", "objectives.params={tau: [10, 1]}", "--set", "stages.frozen.lr=[2e-4,1e-3]")
-    assert "75 cells = 1 backbone x 3 seeds x 25 settings of 15 objectives" in shown
-    assert "axes tau, lr" in shown
-    assert "frozen: 150 trainings" in shown

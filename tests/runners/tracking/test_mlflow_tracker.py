@@ -18,7 +18,7 @@ from goal_sweep.runners.tracking.experiment import connect, params_of
 from goal_sweep.runners.tracking.mlflow_tracker import MlflowTracker
 from goal_sweep.sweeps import ResolvedSweep
 from tests.helpers.mlflow_cases import ALONE, KEY, SWEEP, TRAINING, Content, database, folder_of, synced
-from tests.helpers.store_cases import record, result, result_of, train, write_weights
+from tests.helpers.store_cases import claimed, record, result, result_of, train, write_weights
 from tests.helpers.tuning_cases import searched, tuned
 
 pytestmark = pytest.mark.integration
@@ -30,16 +30,13 @@ def row_of(store: Store) -> dict[str, Any]:
 
 
 def fail(store: Store, reason: str) -> None:
-    folder = folder_of(store)
-    folder.claim("L")
+    folder = claimed(folder_of(store))
     folder.write_metrics([record(1)])
     folder.end("failed", reason, counted=True)
 
 
 def test_a_finished_training_is_one_complete_run(uri: str, store: Store) -> None:
-    folder = folder_of(store)
-    folder.claim("L")
-    train(folder, 3)
+    folder = train(claimed(folder_of(store)), 3)
     content = synced(uri, store, ALONE)
     run = content.child()
     tags = run.data.tags
@@ -68,8 +65,7 @@ def test_a_finished_training_is_one_complete_run(uri: str, store: Store) -> None
 
 
 def test_a_training_is_shown_while_it_goes_on_and_each_epoch_once(uri: str, store: Store) -> None:
-    folder, tracker = folder_of(store), MlflowTracker(uri, "s")
-    folder.claim("L")
+    folder, tracker = claimed(folder_of(store)), MlflowTracker(uri, "s")
     tracker.begin(KEY, asked_row(TRAINING))
     assert Content(uri).child().info.status == "RUNNING"
     for epoch in (1, 1, 2):
@@ -84,8 +80,7 @@ def test_a_training_is_shown_while_it_goes_on_and_each_epoch_once(uri: str, stor
 
 
 def test_what_a_killed_launch_left_running_is_ended_and_goes_on_in_the_same_run(uri: str, store: Store) -> None:
-    folder, tracker = folder_of(store), MlflowTracker(uri, "s")
-    folder.claim("L")
+    folder, tracker = claimed(folder_of(store)), MlflowTracker(uri, "s")
     folder.write_metrics([record(1), record(2)])
     tracker.begin(KEY, asked_row(TRAINING))
     tracker.epoch(KEY, record(1))
@@ -103,9 +98,7 @@ def test_a_second_sync_changes_nothing_and_another_database_gets_the_same(
     empty_database: Path, store: Store, tmp_path: Path
 ) -> None:
     for which in (0, 1):
-        folder = folder_of(store, which)
-        folder.claim("L")
-        train(folder, 2)
+        train(claimed(folder_of(store, which)), 2)
     one, two = (database(empty_database, tmp_path / name) for name in ("a", "b"))
     first = synced(one, store).dump()
     assert synced(one, store).dump() == first
@@ -121,18 +114,14 @@ def test_a_failure_has_its_reason_and_loses_it_when_mended(uri: str, store: Stor
     run = content.child()
     assert (run.info.status, run.data.tags["goal.reason"]) == ("FAILED", "NaN in epoch 2")
     assert content.parents[0].info.status == "FAILED"
-    again = folder_of(store)
-    again.claim("M")
-    train(again, 2)
+    train(claimed(folder_of(store), "M"), 2)
     mended = synced(uri, store, ALONE).child()
     assert (mended.info.run_id, mended.info.status) == (run.info.run_id, "FINISHED")
     assert "goal.reason" not in mended.data.tags
 
 
 def test_a_finished_training_that_begins_anew_gets_a_run_of_its_own(uri: str, store: Store) -> None:
-    folder = folder_of(store)
-    folder.claim("L")
-    train(folder, 3)
+    train(claimed(folder_of(store)), 3)
     before = synced(uri, store, ALONE).child().info.run_id
     MlflowTracker(uri, "s").begin(KEY, asked_row(TRAINING))
     after = Content(uri)
@@ -142,9 +131,7 @@ def test_a_finished_training_that_begins_anew_gets_a_run_of_its_own(uri: str, st
 
 def test_what_somebody_deleted_comes_back(uri: str, store: Store) -> None:
     for which in (0, 1):
-        folder = folder_of(store, which)
-        folder.claim("L")
-        train(folder, 2)
+        train(claimed(folder_of(store, which)), 2)
     client, content = MlflowClient(uri), synced(uri, store)
     client.delete_run(content.child().info.run_id)
     assert synced(uri, store).history()["val/rsum"] == [(1, 10.0), (2, 20.0)]
@@ -157,9 +144,7 @@ def test_what_somebody_deleted_comes_back(uri: str, store: Store) -> None:
 
 
 def test_everything_is_written_anew_when_asked_for(uri: str, store: Store) -> None:
-    folder = folder_of(store)
-    folder.claim("L")
-    train(folder, 2)
+    train(claimed(folder_of(store)), 2)
     before, tracker = synced(uri, store), MlflowTracker(uri, "s", live=False)
     before.client.log_metric(before.child().info.run_id, "val/rsum", 99.0, step=2)
     tracker.remove_all()
@@ -171,9 +156,7 @@ def test_everything_is_written_anew_when_asked_for(uri: str, store: Store) -> No
 
 def test_a_training_that_an_edit_abandoned_is_marked_until_it_is_asked_for_again(uri: str, store: Store) -> None:
     edited = replace(SWEEP, config=replace(SWEEP.config, stages=(replace(SWEEP.config.stages[0], lr=0.2),)))
-    folder = folder_of(store)
-    folder.claim("L")
-    train(folder, 2)
+    train(claimed(folder_of(store)), 2)
     run_id = synced(uri, store).child().info.run_id
     (former,) = [run for run in synced(uri, store, edited).runs if run.data.tags.get(names.STAGE_KEY) == KEY]
     assert (former.info.run_id, former.data.tags[names.ROLE]) == (run_id, names.FORMER)
@@ -213,9 +196,7 @@ def test_nothing_is_lost_or_logged_twice_wherever_a_writer_dies(
     empty_database: Path, store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(mlflow_tracker, "_MAX_BATCH", 2)  # several batches for one training
-    folder = folder_of(store)
-    folder.claim("L")
-    train(folder, 3)
+    train(claimed(folder_of(store)), 3)
     finals = {name: [3] for name in [*result(3)["metrics"], "selected/val_rsum"] if name != "val/rsum"}
     for dies_at in range(1, 100, 4):  # dead after one write leaves what dead before the next leaves
         uri, survived = database(empty_database, tmp_path / str(dies_at)), False

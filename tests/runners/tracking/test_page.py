@@ -13,7 +13,7 @@ from goal_sweep.runners.tracking.experiment import SweepPage
 from goal_sweep.runners.tracking.uri import TrackingError
 from tests.helpers.chromium import CHROMIUM, Browser
 from tests.helpers.mlflow_cases import KEY, Content, folder_of, synced
-from tests.helpers.store_cases import train
+from tests.helpers.store_cases import claimed, train
 
 pytestmark = pytest.mark.integration
 
@@ -21,9 +21,7 @@ pytestmark = pytest.mark.integration
 @pytest.fixture
 def page(uri: str, store: Store) -> SweepPage:
     for which in (0, 1):
-        folder = folder_of(store, which)
-        folder.claim("L")
-        train(folder, 2)
+        train(claimed(folder_of(store, which)), 2)
     synced(uri, store)
     return SweepPage(uri, "s")
 

@@ -24,7 +24,7 @@ from goal_sweep.runners.tracking.uri import TrackingError
 from goal_sweep.sweeps import ResolvedSweep
 from goal_sweep.sweeps.schema import TrackingConfig
 from tests.helpers.mlflow_cases import KEY, SWEEP, TRAINING, Content, folder_of
-from tests.helpers.store_cases import record, train
+from tests.helpers.store_cases import claimed, record, train
 from tests.helpers.until import until
 
 pytestmark = pytest.mark.integration
@@ -45,8 +45,7 @@ def finish(store: Store, tracking: Tracking) -> None:
     """Train, and tell how it ended."""
     folder = folder_of(store)
     if folder.result() is None:
-        folder.claim("L")
-        train(folder, 3)
+        train(claimed(folder), 3)
     tracking.end(training_row(store, TRAINING, store.status([TRAINING])[TRAINING]))
     tracking.finish(update_results(store, SWEEP))
 
