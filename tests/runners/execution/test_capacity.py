@@ -4,21 +4,18 @@ import pytest
 
 from goal_sweep.goal_core.basics.errors import DeviceError, GoalError, UnfinishedError
 from goal_sweep.runners.execution.job import Death
-from goal_sweep.runners.execution.session import Machine, RaySession, Resources, check_address, check_here
+from goal_sweep.runners.execution.session import RaySession, Resources, check_address, check_here
+from tests.helpers.planning_cases import machine
 
 NEED = Resources(cpus=2, gpus=0.5, accelerator="A100")
-
-
-def machine(name: str, cpus: float = 0, gpus: float = 0, kind: str = "") -> Machine:
-    resources = {"CPU": cpus, "GPU": gpus} | ({f"accelerator_type:{kind}": 1.0} if kind else {})
-    return Machine(id=name, resources=resources)
 
 
 def test_a_unit_asks_for_its_part_of_a_gpu_of_its_kind() -> None:
     assert NEED.bundle == {"CPU": 2.0, "GPU": 0.5, "accelerator_type:A100": 0.001}
     assert Resources(cpus=1, gpus=0).bundle == {"CPU": 1.0}
-    machines = machine("head"), machine("small", 8, 0), machine("other", 8, 1, "T4"), machine("right", 8, 1, "A100")
-    assert [one.fits(NEED) for one in machines] == [False, False, False, True]
+    others = machine(), machine(CPU=8), machine(CPU=8, GPU=1, accelerator_type__T4=1)
+    assert not any(one.fits(NEED) for one in others)
+    assert machine(CPU=8, GPU=1, accelerator_type__A100=1).fits(NEED)
 
 
 def test_what_does_not_fit_this_machine_is_said_with_what_would_before_ray_starts(monkeypatch: pytest.MonkeyPatch):

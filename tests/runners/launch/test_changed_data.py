@@ -6,13 +6,12 @@ import shutil
 import tarfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from goal_sweep.runners.launch.opened import OpenedSweep, open_sweep
 from tests.helpers.disturbed import SWEEP, calm_results, disturbed, swap, sweep_in
-from tests.helpers.in_process import Train, counted, launch, results
+from tests.helpers.in_process import counted, launch, results
 from tests.helpers.karpathy_fixture import write_dataset
 from tests.helpers.vector_files import write_vectors
 
@@ -126,22 +125,6 @@ def sweep_of(folder: Path, change: str) -> OpenedSweep:
     return open_sweep(str(folder / "tiny.yaml"), [f"store={folder / 'store'}", f"tracking=sqlite:///{folder}/m.db"])
 
 
-def check_stopped_and_continued(
-    folder: Path, change: str, named: str, train: Train, monkeypatch: pytest.MonkeyPatch, undo: Any
-) -> None:
-    expected = calm_results(change, lambda: sweep_of(folder / "calm", change), monkeypatch)
-    sweep = sweep_of(folder / "run", change)
-    outcome = launch(sweep, monkeypatch, train=train)
-    reasons = {one.reason for one in map(outcome.progress.__getitem__, sweep.trainings) if one.state == "waiting"}
-    assert any(named in reason or "the data (" in reason for reason in reasons), reasons
-    assert counted(sweep) == []
-    undo()
-    again = sweep_of(folder / "run", change)
-    assert [one.key for one in again.trainings] == [one.key for one in sweep.trainings]
-    assert launch(again, monkeypatch).status == 0
-    assert results(again) == expected
-
-
 MOMENTS = {
     "shard": ("frozen begins", "finetune begins", "finetune epoch 1"),
     "captions": ("frozen begins", "finetune begins"),  # a unit that has begun has those of its index
@@ -165,4 +148,14 @@ def test_nothing_is_trained_on_what_changed(tmp_path: Path, monkeypatch: pytest.
     def change_it() -> None:
         act(tmp_path / "run" / "data")
 
-    check_stopped_and_continued(tmp_path, change, named, disturbed(change_it, moment), monkeypatch, change_it)
+    expected = calm_results(change, lambda: sweep_of(tmp_path / "calm", change), monkeypatch)
+    sweep = sweep_of(tmp_path / "run", change)
+    outcome = launch(sweep, monkeypatch, train=disturbed(change_it, moment))
+    reasons = {one.reason for one in map(outcome.progress.__getitem__, sweep.trainings) if one.state == "waiting"}
+    assert any(named in reason or "the data (" in reason for reason in reasons), reasons
+    assert counted(sweep) == []
+    change_it()  # back
+    again = sweep_of(tmp_path / "run", change)
+    assert [one.key for one in again.trainings] == [one.key for one in sweep.trainings]
+    assert launch(again, monkeypatch).status == 0
+    assert results(again) == expected
