@@ -82,6 +82,7 @@ def test_greyscale_of_1_8_and_16_bits(tmp_path: Path) -> None:
         (np.int32, [0, 128, 255], [0, 128, 255]),
         (np.int32, [0, 32768, 65535], [0, 128, 255]),
         (np.float32, [0.0, 1.0, 256.0], None),
+        *((np.float32, [0.0, 0.5, top], None) for top in (1.0001, 1.2, 3.0, 10.0)),
         (np.float32, [-1.0, 0.0, 1.0], None),
         (np.int32, [0, 1, 70_000], None),
         (np.int32, [-1, 0, 1], None),
@@ -92,7 +93,7 @@ def test_wide_greyscale_has_a_known_range_or_is_refused(
 ) -> None:
     Image.fromarray(np.array([values], dtype=kind)).save(tmp_path / "w.tif")
     if seen is None:
-        with pytest.raises(DataError, match=r"w\.tif: its numbers lie between"):
+        with pytest.raises(DataError, match=rf"w\.tif: its numbers lie between {values[0]:g} and {values[-1]:g}, "):
             decode_image(tmp_path / "w.tif")
     else:
         assert decode_image(tmp_path / "w.tif")[0].tolist() == [[value] * 3 for value in seen]

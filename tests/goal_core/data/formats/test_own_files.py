@@ -23,6 +23,7 @@ from tests.helpers.source_layouts import add, write_arrow
 pa = pytest.importorskip("pyarrow")
 ROWS = "".join(f"{number}.png,a {split},{split}\n" for number, split in enumerate(SPLIT_NAMES))
 TABLE = f"image,caption,split\n{ROWS}"
+NOTHING = ("NA", "#N/A", "None", "-", "null ", "nan", r"\N")
 
 
 def opened(root: Path, kind: Any = SourceConfig, **settings: Any) -> Dataset:
@@ -236,16 +237,6 @@ def test_a_photo_that_the_decoder_fills_up_is_damaged(tmp_path: Path, how: dict[
         refuse(path, r"cannot read image .*0\.png: ") if content in torn else opened(path)
 
 
-@pytest.mark.parametrize("top", [1.0001, 1.2, 3.0, 10.0])
-def test_numbers_a_bit_above_one_are_no_black_picture(tmp_path: Path, top: float) -> None:
-    path, ramp = table(tmp_path), np.linspace(0, 1, 64, dtype=np.float32).reshape(8, 8)
-    for scale in (1, 255):
-        (tmp_path / "0.png").write_bytes(encoded(ramp * np.float32(scale), "TIFF"))
-        assert opened(path).splits["train"].load_image(0).max() == 255
-    (tmp_path / "0.png").write_bytes(encoded(ramp * np.float32(top), "TIFF"))
-    refuse(path, f"between 0 and {top:g}, and only those from 0 to 1 are known")
-
-
 @pytest.mark.parametrize(
     ("header", "rows", "found"),
     [
@@ -256,7 +247,8 @@ def test_numbers_a_bit_above_one_are_no_black_picture(tmp_path: Path, top: float
         ("image,text,caption_id", "{0}.png,a {0},7", "a {0}"),
         ("image,comment,caption_en", "{0}.png,no,a {0}", "a {0}"),
         ("image,caption_1,caption_2", "{0}.png,a,b", "'caption_1' and 'caption_2'; name one"),
-        *(("image,caption", f"{{0}}.png,{word}", "row 1: caption") for word in ("NA", "#N/A", "None", "-", "null ")),
+        *(("image,caption", f"{{0}}.png,{word}", "row 1: caption") for word in NOTHING),
+        ("image,caption", "{0}.png,a None {0}", "a None {0}"),
         ("image,caption,subset", "{0}.png,a {0},{1}", "a {0}"),
         ("image,caption", "{0}.png,a\0 {0}", "NUL"),
     ],
@@ -277,6 +269,7 @@ def test_tables_as_programs_write_them(tmp_path: Path, name: str, header: str, r
         ({"caption": "a dog", "caption2": "a cat", "id": "a7"}, "caption", ["caption2"]),
         ({"title": "IMG", "about": "a dog runs", "url": "https://a b c"}, "title", ["about"]),
         ({"caption": "a dog", "captions": "a cat", "file": "a b c.jpg"}, "caption", ["captions"]),
+        *(({"caption": "a dog", name: "a cat"}, "caption", [name]) for name in ("text", "title")),
         ({"caption": "a dog", "license": "MIT", "size": "7"}, "caption", []),
     ],
 )
@@ -295,6 +288,8 @@ def test_texts_that_are_not_read_are_said_once(
     assert found.splits["val"].captions[0] == other[taken]
     said = f"captions read from column '{taken}', not '{''.join(left)}' (data.caption_column)"
     assert ";".join(found.notes).count("captions read") == len(left) == ";".join(found.notes).count(said)
+    for name in left:
+        assert opened(path, caption_column=name).splits["val"].captions[0] == other[name]
 
 
 @pytest.mark.parametrize("value", ["val", "train"])
