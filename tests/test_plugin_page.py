@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from goal_sweep.goal_core.basics.errors import DataError
-from goal_sweep.goal_core.basics.registry import Plugin, read_plugin
-from goal_sweep.goal_core.data.config import KarpathyConfig, SourceConfig
+from goal_sweep.goal_core.basics.registry import Plugin
+from goal_sweep.goal_core.data.config import KarpathyConfig
 from goal_sweep.goal_core.data.formats.opening import open_dataset
 from goal_sweep.goal_core.data.text import Vocabulary
 from goal_sweep.goal_core.models.frameworks import framework_of
@@ -81,25 +80,6 @@ def test_the_importer_reads_the_same_data_and_an_edit_reads_again(tmp_path: Path
     assert {one.key for one in edited.trainings}.isdisjoint(one.key for one in sweep.trainings)
     (tmp_path / "lines.py").write_text(f"{text}# a remark\n")
     assert [one.key for one in open_sweep("own.yaml", own).trainings] == [one.key for one in sweep.trainings]
-
-
-@pytest.mark.parametrize(
-    ("row", "said"),
-    [
-        ("Row('../a.png', ['b'])", r"mine\.py: mine, row 1: image must be the path of a file below"),
-        ("('pictures/0001.png', [])", r"mine\.py: mine, row 1: captions holds no caption"),
-        ("Row('pictures/0001.png', ['b'], 'tests')", r"mine\.py: mine, row 1: split must be one of"),
-        ("1 / 0", r"mine\.py: mine, after row 0: ZeroDivisionError: division by zero"),
-    ],
-)
-def test_what_an_importer_does_wrong_is_one_line_with_its_plugin(tmp_path: Path, row: str, said: str) -> None:
-    head = "from goal_sweep.data import Row, importers\n\n\n@importers.register('mine')\ndef mine(root):\n"
-    (tmp_path / "mine.py").write_text(f"{head}    yield {row}\n")
-    read_plugin("mine.py", tmp_path).run()
-    root = write_dataset(tmp_path / "data")
-    with pytest.raises(DataError, match=said) as caught:
-        open_dataset(SourceConfig(name="mine", root=str(root), importer="mine"))
-    assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize("framework", ["vsepp", "vse_infty", "deep"])

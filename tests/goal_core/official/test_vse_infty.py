@@ -217,9 +217,10 @@ def test_what_does_not_fit_is_one_clear_line(tmp_path: Path) -> None:
     refused("precomp_enc_type = 'selfattention'", image, precomp_enc_type="selfattention")
     refused("backbone 'detector'; only wsl", image, precomp_enc_type="backbone", backbone_source="detector")
     refused("missing .image.backbone.base.0.weight", image, precomp_enc_type="backbone", backbone_source="wsl")
-    refused("missing .image.mlp.layers.0.bias", {k: v for k, v in image.items() if k != "mlp.layers.0.bias"})
+    refused("1 missing .image.mlp.layers.0.bias", {k: v for k, v in image.items() if k != "mlp.layers.0.bias"})
     refused("1 unexpected .image.extra", image | {"extra": torch.zeros(1)})
-    refused("with the wrong shape .image.gpool.linear.weight", image | {"gpool.linear.weight": torch.zeros(1, 16)})
+    misshapen = image | {"gpool.linear.weight": torch.zeros(1, 16)}
+    refused(r"1 with the wrong shape .image.gpool.linear.weight is \(1, 16\), not \(1, 32\)", misshapen)
     rows = {"bert.embeddings.word_embeddings.weight": torch.zeros(31, WIDTH)}
     refused("has 31 rows, but the vocabulary has 30 word pieces", image, text | rows)
 

@@ -308,6 +308,10 @@ def test_no_file_may_be_a_link_out_of_its_folder_unless_that_is_listed(
     ("body", "said"),
     [
         ("raise SystemExit(0)", "after row 0: SystemExit"),
+        ("yield 1 / 0", "after row 0: ZeroDivisionError: division by zero"),
+        ('yield Row("../a.png", ["b"])', "row 1: image must be the path of a file below"),
+        ('yield "pictures/0001.png", []', "row 1: captions holds no caption"),
+        ('yield Row("pictures/0001.png", ["b"], "tests")', "row 1: split must be one of"),
         ('return [("a.png", ["x"], "train", (1,), "k")]', "row 1: span must be"),
         ('return [("a.png", ["x"], "train", (-1, 5), "k")]', "row 1: span must be"),
         (f'return [("a.png", ["x"], "train", (0, {10**30}), "k")]', "row 1: span must be"),
@@ -315,10 +319,11 @@ def test_no_file_may_be_a_link_out_of_its_folder_unless_that_is_listed(
 )
 def test_an_importer_that_ends_or_says_nonsense_is_named(data: Path, body: str, said: str) -> None:
     name = f"odd_{abs(hash(body))}"
-    text = "from goal_sweep.data import importers\n\n@importers.register('NAME')\ndef read(root):\n    BODY\n"
+    text = "from goal_sweep.data import Row, importers\n\n@importers.register('NAME')\ndef read(root):\n    BODY\n"
     Plugin(name="odd.py", text=text.replace("NAME", name).replace("BODY", body)).run()
-    with pytest.raises(DataError, match=rf"plugin odd\.py: {name}, {said}"):
+    with pytest.raises(DataError, match=rf"plugin odd\.py: {name}, {said}") as caught:
         opened(data, importer=name)
+    assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize("place", ["backup.tar", "old/backup.tar", "train/x/9.TAR"])

@@ -1,4 +1,4 @@
-"""A pack is whole or not used, whatever happens while it is written."""
+"""A pack is whole or not used, whatever happens while it is written and later; packing again mends it."""
 
 import errno
 import shutil
@@ -106,3 +106,29 @@ def test_a_disk_without_room_is_refused_before_anything_is_decoded(
     with pytest.raises(DataError, match=r"GB free and needs .*data.image.shrink"):
         write_pack(dataset, plan)
     assert not list(plan.folder.glob("*.zip"))
+
+
+@pytest.mark.parametrize("name", ["train-00001.zip", "val-00000.zip", "pack.json"])
+@pytest.mark.parametrize("damage", ["cut", "flip", "rows", "end", "remove"])
+def test_a_damaged_pack_is_not_used_and_packing_again_mends_it(
+    tmp_path: Path, name: str, damage: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    root, packs = write_dataset(tmp_path / "data"), tmp_path / "packs"
+    expected = seen(packed(root, CROPS, packs), CROPS)
+    dataset = opened(root, CROPS)
+    plan = plan_pack(dataset, CROPS, packs)
+    path = plan.folder / name
+    content = bytearray(path.read_bytes())
+    content[{"flip": len(content) // 2, "rows": -20, "end": -7}.get(damage, 0)] ^= damage != "cut"
+    path.write_bytes(content[:-9] if damage == "cut" else content)
+    if damage == "remove":
+        path.unlink()
+    if (name, damage) == ("pack.json", "remove"):
+        assert "no whole pack" in open_packed(dataset, CROPS, packs)[1]
+    else:
+        used, _ = open_packed(dataset, CROPS, packs)
+        assert same(expected, seen(used, CROPS))  # the images come from their files
+        (line,) = {line for line in capfd.readouterr().err.splitlines() if name in line}
+        assert "goal-sweep data pack" in line
+        assert "no whole pack" in open_packed(dataset, CROPS, packs)[1]  # nobody else uses it
+    assert same(expected, seen(packed(root, CROPS, packs), CROPS))
