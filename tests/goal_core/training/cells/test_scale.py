@@ -15,10 +15,8 @@ from goal_sweep.goal_core.basics.errors import DivergedError
 from goal_sweep.goal_core.checkpoints.initial_model import InitialModel
 from goal_sweep.goal_core.data.batches import BatchSource
 from goal_sweep.goal_core.data.formats.opening import open_dataset
-from goal_sweep.goal_core.models.heads import Pairs
-from goal_sweep.goal_core.objectives import ObjectiveConfig
 from goal_sweep.goal_core.training import UnitPlan
-from goal_sweep.goal_core.training.cells.optim import BATCHES, gradient_norm, scale_from
+from goal_sweep.goal_core.training.cells.optim import BATCHES, scale_from
 from goal_sweep.goal_core.training.train import train_unit
 from tests.helpers.training_cases import XVLM, XVLM_DATA, XVLM_DROPS, PlainFolder, folders_of, unit_of
 
@@ -111,10 +109,3 @@ def test_an_objective_without_a_gradient_cannot_be_scaled() -> None:
     assert scale_from([(1.0, 2.0), (0.0, 3.0)]) == 5
     with pytest.raises(DivergedError, match=r"set model\.xvlm\.objective_scale to a number"):
         scale_from([(0.0, 1.0)])
-
-
-def test_the_norm_is_that_over_images_and_texts() -> None:
-    image = torch.tensor([[1.0, 0.0], [0.0, 1.0]])
-    objective = ObjectiveConfig(pair="con", triplet="con").build()
-    norm = gradient_norm(objective, Pairs(image_BD=image, text_BD=image.flip(0)))
-    assert norm == pytest.approx(float(objective.forward_with_stats(image, image.flip(0))[1].gradient.norm()))
