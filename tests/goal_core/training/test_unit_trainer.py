@@ -6,13 +6,11 @@ What holds for every framework is in tests/goal_core/models/test_contract.py.
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
-from unittest.mock import Mock
 
 import pytest
 import torch
 from safetensors.torch import load_file
 
-from goal_sweep.goal_core.basics.atomic import StorageError
 from goal_sweep.goal_core.basics.errors import (
     ChangedDataError,
     CollapsedError,
@@ -37,29 +35,12 @@ from tests.helpers.training_cases import (
     XVLM_DATA,
     XVLM_STAGE,
     PlainFolder,
-    StopAt,
-    StoppedError,
     folders_of,
     same_weights,
     unit_of,
 )
 
 ONE_EPOCH = replace(FROZEN, epochs=1, warmup_epochs=0, lr_drops=())
-
-
-def test_a_state_that_cannot_be_read_costs_the_epochs_and_not_the_cell(tmp_path: Path) -> None:
-    unit = unit_of("con/con", "sig-ms/cir")
-    unbroken, broken = folders_of(unit, tmp_path / "unbroken"), folders_of(unit, tmp_path / "broken")
-    train_unit(unit, unbroken)
-    with pytest.raises(StoppedError):
-        train_unit(unit, broken, StopAt(12))
-    state = broken["con-con"].path("last.safetensors")
-    state.write_bytes(state.read_bytes()[:100])
-    train_unit(unit, broken)
-    for cell_id, folder in broken.items():
-        assert folder.numbers() == unbroken[cell_id].numbers()
-    assert "last.safetensors is lost" in broken["con-con"].path("log.txt").read_text()
-    assert "is lost" not in broken["sig-ms-cir"].path("log.txt").read_text()
 
 
 @pytest.mark.parametrize(
@@ -93,20 +74,6 @@ def test_a_training_that_another_attempt_owns_is_left_without_a_word(tmp_path: P
     assert [outcome.key for outcome in outcomes] == ["con-con"]
     assert folders["con-con"].numbers() == alone["con-con"].numbers()
     assert "failed" not in (tmp_path / "fenced" / "log.txt").read_text()
-
-
-def test_a_disk_that_refuses_one_training_leaves_the_others_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    unit = unit_of("con/con", "sig/cir")
-    alone, folders = folders_of(unit_of("con/con"), tmp_path / "alone"), folders_of(unit, tmp_path / "both")
-
-    for write in ("save_with", "write_metrics", "log"):
-        monkeypatch.setattr(folders["sig-cir"], write, Mock(side_effect=StorageError("no space left on device")))
-    train_unit(unit_of("con/con"), alone)
-    done, failed = sorted(train_unit(unit, folders), key=lambda outcome: outcome.key)
-    assert isinstance(done, TrainingDone)
-    assert isinstance(failed, TrainingFailed)
-    assert failed.kind == "storage"
-    assert folders["con-con"].numbers() == alone["con-con"].numbers()
 
 
 class AskedToStop(Callback):

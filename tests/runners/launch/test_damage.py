@@ -157,10 +157,12 @@ STATES = ("last.safetensors", "best", "metrics.jsonl", "attempts/1.json")
 @pytest.mark.parametrize("damage", few(DAMAGES))
 @pytest.mark.parametrize("name", few(STATES))
 def test_a_damaged_state_is_never_continued(killed: OpenedSweep, mended: Mended, name: str, damage: str):
-    folder = killed.store.folder(killed.by_stage[0][0]).folder
-    path = max(folder.glob("best-*")) if name == "best" else folder / name
+    first, second = (killed.store.folder(training) for training in killed.by_stage[0])
+    path = max(first.folder.glob("best-*")) if name == "best" else first.folder / name
     DAMAGES[damage](path)
     mended(killed)
+    lost = [f"the state {path.name} is lost" in folder.log_text() for folder in (first, second)]
+    assert lost == [path.name == LAST and damage != "removed", False]
 
 
 @pytest.mark.parametrize("damage", few(DAMAGES))
