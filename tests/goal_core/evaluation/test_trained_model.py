@@ -16,10 +16,7 @@ from goal_sweep.goal_core.data.formats.opening import open_dataset
 from goal_sweep.goal_core.evaluation.evaluate import open_checkpoint
 from goal_sweep.goal_core.evaluation.recalls import embed_split, recalls_between
 from goal_sweep.goal_core.evaluation.trained_model import load_model
-from tests.helpers.training_cases import (
-    DATA,
-    trained_cell,
-)
+from tests.helpers.training_cases import DATA, trained_cell
 
 
 @pytest.fixture(scope="module")
@@ -128,18 +125,14 @@ def test_a_header_that_lies_is_one_error_that_names_the_file(folder: Path, tmp_p
             load_model(forged)
 
 
-def test_a_cell_is_evaluated_on_other_data_and_says_so(folder: Path) -> None:
+def test_a_cell_is_evaluated_on_other_data_and_says_so(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     other = replace(DATA, num_test=5)
-    with pytest.raises(DataError, match="not what the cell was trained on"):
-        evaluate_checkpoint_on_changed(folder, other)
+    with monkeypatch.context() as patch:
+        patch.setattr("goal_sweep.goal_core.evaluation.evaluate.open_dataset", lambda *_, **__: open_dataset(other))
+        with pytest.raises(DataError, match="not what the cell was trained on"):
+            open_checkpoint(folder)
     result = open_checkpoint(folder, data=replace(other, name="elsewhere")).evaluate()
     assert (result["trained_on"], result["data"]) == (DATA.name, "elsewhere")
     assert result["images"] == 5
     with pytest.raises(ConfigError, match="pictures"):
         open_checkpoint(folder, data=PrecompConfig(name="x", root="nowhere")).evaluate()
-
-
-def evaluate_checkpoint_on_changed(folder: Path, data: object) -> None:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("goal_sweep.goal_core.evaluation.evaluate.open_dataset", lambda *_, **__: open_dataset(data))  # type: ignore[arg-type]
-        open_checkpoint(folder).evaluate()

@@ -176,11 +176,3 @@ def test_sig_ms_is_multi_similarity_with_a_mean_in_place_of_one_plus_a_sum() -> 
             if P and N:
                 torch.testing.assert_close(stats.pair_pos[i], 1 / (pos_terms.mean() + (ALPHA * (sp - LAM)).exp()))
                 torch.testing.assert_close(stats.pair_neg[i], 1 / (neg_terms.mean() + (-BETA * (sn - LAM)).exp()))
-
-
-def test_multi_similarity_with_a_single_positive_pulls_as_sig() -> None:
-    S = torch.tensor([[0.9, 0.1, 0.0], [0.2, 0.95, 0.1], [0.1, 0.0, 0.97]], dtype=torch.float64)
-    exact_pos, _, P, _ = ms_weights_exact(S, 0)
-    assert not P
-    stats = GradientObjective(pair="sig", triplet="con").forward_with_stats(S, torch.eye(3, dtype=S.dtype))[1]
-    torch.testing.assert_close(exact_pos, stats.pair_pos[0], rtol=0, atol=1e-15)

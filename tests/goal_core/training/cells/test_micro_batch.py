@@ -12,7 +12,6 @@ from torch.nn import functional
 
 from goal_sweep.goal_core.basics.errors import ConfigError
 from goal_sweep.goal_core.models.batch_rows import Rows, WholeBatchDraws
-from goal_sweep.goal_core.models.systems.vse_infty import VseInftyHeads
 from goal_sweep.goal_core.training import StageConfig
 from goal_sweep.goal_core.training.cells import optim
 from goal_sweep.goal_core.training.cells.optim import clip_gradient
@@ -57,10 +56,6 @@ def test_a_killed_training_in_chunks_ends_as_the_unbroken_one(tmp_path: Path) ->
 def test_whole_batch_statistics_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="micro_batch needs bn_mode frozen_eval"):
         StageConfig(name="frozen", epochs=1, lr=1.0, micro_batch=4, bn_mode="legacy_quirk")
-    regions = {kind: cases.SET_FROZEN.needs_whole_batches(kind) for kind in ("regions", "scenes")}
-    assert regions == {"regions": True, "scenes": False}
-    heads = VseInftyHeads(cases.REGIONS, num_features=3, vocab_size=5, seed=1)
-    assert any(isinstance(module, nn.BatchNorm1d) for module in heads.modules())
     with pytest.raises(ConfigError, match="micro_batch must be at least 0"):
         StageConfig(name="frozen", epochs=1, lr=1.0, micro_batch=-1)
 
