@@ -1,6 +1,5 @@
 """A launch and what the next commands make of its store, at the level of the command line."""
 
-import json
 import shutil
 from pathlib import Path
 
@@ -33,15 +32,6 @@ def test_status_shows_the_stores_numbers_and_writes_nothing(unbroken: Path) -> N
     assert shown.returncode == 0
     assert all(weight in shown.stdout for weight in ("con", "sig-ms", "cir"))
     assert files(unbroken) == before
-
-
-def test_a_report_gives_numbers_to_scripts(unbroken: Path, tmp_path: Path) -> None:
-    folder = tmp_path / "run"
-    shutil.copytree(unbroken, folder)
-    answer = goal_sweep_here(folder, "report", "tiny.yaml", "--json", "--out", "other")
-    assert answer.returncode == 0, answer.stderr
-    assert isinstance(json.loads(answer.stdout), dict)
-    assert (folder / "other" / "report.html").is_file()
 
 
 @pytest.mark.exhaustive

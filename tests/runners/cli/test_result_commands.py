@@ -52,14 +52,13 @@ def test_a_report_is_written_and_attached_and_comes_back_with_the_runs(
 
 
 def test_a_script_reads_the_report_and_is_warned_of_settings_that_it_does_not_show(
-    sweep: OpenedSweep, capsys: pytest.CaptureFixture[str]
+    sweep: OpenedSweep, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert (
-        run(arguments("report", sweep.store.root, "--json", "--set", "seeds=[2,3]", "--set", "stages.frozen.lr=7e-3"))
-        == 0
-    )
+    own = ["--out", str(tmp_path / "other"), "--set", "seeds=[2,3]", "--set", "stages.frozen.lr=7e-3"]
+    assert run(arguments("report", sweep.store.root, "--json", *own)) == 0
     told = json.loads(capsys.readouterr().out)
     assert (told["expected"], told["counted"]) == (4, 4)
+    assert Path(told["report"]) == tmp_path / "other" / "report.html"
     assert Path(told["report"]).is_file()
     warned, changed = told["warnings"]
     assert "other settings (then -> here): stages.frozen.lr " in changed

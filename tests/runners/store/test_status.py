@@ -4,7 +4,6 @@ import json
 import os
 import time
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -61,21 +60,6 @@ def test_failures_count_against_the_attempts_unless_excused(store: Store) -> Non
     assert status(store, max_attempts=3).state == "waiting"
     fails(final=True)
     assert status(store, max_attempts=99).state == "failed"
-
-
-def test_reading_changes_nothing(store: Store) -> None:
-    folder = claimed(store.folder(TRAINING), "gone")
-    save(folder, LAST, b"x")
-
-    def snapshot() -> dict[Path, tuple[int, bytes]]:
-        return {path: (path.stat().st_mtime_ns, path.read_bytes()) for path in store.root.rglob("*") if path.is_file()}
-
-    before = snapshot()
-    other = named("never", "seen")
-    assert store.status([TRAINING, other])[other].state == "waiting"
-    assert snapshot() == before
-    assert not Store(store.root / "absent").status([TRAINING])[TRAINING].attempts
-    assert not (store.root / "absent").exists()
 
 
 def test_a_bucket_is_only_read(bucket_store: Store, server: Any) -> None:
