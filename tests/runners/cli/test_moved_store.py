@@ -80,7 +80,8 @@ def test_a_read_only_folder_is_read_and_says_in_one_line_why_it_is_not_written(o
     assert [line for line in said if line.startswith("status")] == ["status 2", "status 0", "status 2", "status 2"]
     errors = [line for line in said if line.startswith("error: ")]
     assert len(errors) == 3, said
-    assert "is read-only; give another folder with --out" in errors[0]
+    assert "Read-only file system" in errors[0]
+    assert errors[0].endswith("; give another folder with --out")
     assert f"the tracking database {original / 'mlflow.db'} is read-only" in errors[1]
     assert errors[2].startswith(f"error: results folder {original} is read-only")
     assert "not attached to MLflow: the tracking database" in done.stdout
