@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -15,11 +14,10 @@ import pyarrow as pa
 
 from goal_sweep.analysis.blocks import BLOCK_COLUMNS, OF_EACH, BlockKey, Objective
 from goal_sweep.analysis.wording import configuration_values, objectives_text
-from goal_sweep.goal_core.basics.files import parquet_table
 from goal_sweep.goal_core.evaluation.metrics import METRICS, RSUM
 from goal_sweep.goal_core.objectives.variants import LOSS
 from goal_sweep.sweeps.axes import ANY, VARIANT
-from goal_sweep.sweeps.results import DEFAULT, EPOCHS, HEADER_KEY, SETTING, TUNED, Header, ResultsError
+from goal_sweep.sweeps.results import DEFAULT, EPOCHS, SETTING, TUNED, Header, ResultsError
 
 _TESTS = [metric.test for metric in METRICS.values()]
 _NUMBERS = [*_TESTS, *(metric.val for metric in METRICS.values())]
@@ -93,20 +91,8 @@ class SweepResults:
         return pd.DataFrame(columns).reindex(columns=["training", "epoch", *metrics])
 
 
-def read_results(content: bytes, source: str, folder: Path | None = None) -> SweepResults:
-    """Read a results table from the content of its file.
-
-    Raises `ResultsError` where it is damaged, or of a format that this goal-sweep does not read.
-
-    Args:
-        source: where it comes from, for messages.
-        folder: the store, where it is a folder of this machine.
-    """
-    try:
-        table = parquet_table(io.BytesIO(content))
-        header = Header.parse((table.schema.metadata or {}).get(HEADER_KEY, b""))
-    except (pa.ArrowException, OSError, ValueError) as error:
-        raise ResultsError(f"{source} is not a results table: {str(error).splitlines()[0]}") from error
+def sweep_results(header: Header, table: pa.Table, folder: Path | None = None) -> SweepResults:
+    """What a results table says of its sweep, in the store ``folder`` where that is one of this machine."""
     return _results(header, table.append_column("store", pa.array([str(folder or "")] * len(table), pa.string())))
 
 

@@ -58,7 +58,8 @@ def _check_backbones(backbones: tuple[BackboneConfig, ...]) -> tuple[BackboneCon
 
 def _check_store(place: str) -> str:
     scheme = re.match(r"([A-Za-z][A-Za-z0-9+.-]+):/", check_tracking(place))
-    if scheme and not re.match(r"file:///|s3://[^/?#][^?#]*$", place):
+    # Of an object store, a bucket and plain names: no server is named, because sweep files are passed on.
+    if scheme and not re.match(r"file:///|s3://[A-Za-z0-9._-]+(/(?!\.\.?(/|$))[^/?#\0-\x1f]+)*/?$", place):
         raise ConfigError(
             f"must be a folder or s3://bucket/prefix (whose server AWS_ENDPOINT_URL names), got {place!r}"
         )

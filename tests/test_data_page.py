@@ -13,6 +13,7 @@ from pydantic import TypeAdapter
 from goal_sweep.goal_core.data import DataConfig
 from goal_sweep.goal_core.data.formats.opening import check_data
 from goal_sweep.runners.launch.opened import open_sweep
+from goal_sweep.sweeps import load_sweep
 from tests.helpers.paths import ROOT
 
 FENCED = re.compile(r"^```(python|yaml)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -45,7 +46,7 @@ def test_the_sweep_of_the_tutorial_opens_on_pictures_and_a_table(tmp_path: Path,
         Image.new("RGB", (16, 16), (6 * n, 0, 0)).save(f"photos/pictures/{n:04}.png")
     (text,) = (text for language, text in FENCED.findall(page) if language == "yaml")
     Path("photos.yaml").write_text(text)
-    sweep = open_sweep("photos.yaml", ["model.backbones.0.weights=random", "stages.frozen.batch_size=8"])
+    sweep = open_sweep(load_sweep("photos.yaml", ["model.backbones.0.weights=random", "stages.frozen.batch_size=8"]))
     sweep.check_trainable()
     assert len(sweep.trainings) == 45
     assert all(sweep.dataset.splits[split].captions for split in ("train", "val", "test"))

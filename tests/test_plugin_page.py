@@ -12,7 +12,7 @@ from goal_sweep.goal_core.data.formats.opening import open_dataset
 from goal_sweep.goal_core.data.text import Vocabulary
 from goal_sweep.goal_core.models.frameworks import framework_of
 from goal_sweep.runners.launch.opened import open_sweep
-from goal_sweep.sweeps import SweepError
+from goal_sweep.sweeps import SweepError, load_sweep
 from goal_sweep.testing import check_importer, check_text_encoder, check_training
 from tests.helpers.in_process import SWEEP
 from tests.helpers.karpathy_fixture import write_dataset
@@ -29,7 +29,7 @@ def test_the_weight_is_tried_and_its_cells_are_listed(tmp_path: Path, monkeypatc
     monkeypatch.chdir(tmp_path)
     (tmp_path / "square.py").write_text(blocks("python")[0])
     (tmp_path / "square.yaml").write_text(blocks("yaml")[0])
-    sweep = open_sweep("square.yaml")
+    sweep = open_sweep(load_sweep("square.yaml"))
     sweep.check_trainable()
     assert [one.cell.objective.name for one in sweep.trainings] == ["con/con", "con/cir", "square/con", "square/cir"]
     assert sweep.trainings[-1].cell.objective.resolved()["power"] == 3.0
@@ -44,7 +44,7 @@ def test_the_backbone_builds_in_every_framework_that_takes_pictures(framework: s
     if framework == "vse_infty":
         text = text.replace("text: {word_dim: 8}", "bert: {weights: random, layers: 1, width: 32, heads: 2}")
     (tmp_path / "own.yaml").write_text(text)
-    sweep = open_sweep("own.yaml", own)
+    sweep = open_sweep(load_sweep("own.yaml", own))
     sweep.check_trainable()
     assert all("plugin:" in weights for weights in sweep.weights.values())
 
@@ -70,16 +70,18 @@ def test_the_importer_reads_the_same_data_and_an_edit_reads_again(tmp_path: Path
     data = f"data={{format: source, importer: json_lines, name: tiny, root: {lines}, min_word_count: 1}}"
     (tmp_path / "own.yaml").write_text(SWEEP)
     own = ["plugins=[lines.py]", data, "stages.frozen.batch_size=8"]
-    sweep = open_sweep("own.yaml", own)
+    sweep = open_sweep(load_sweep("own.yaml", own))
     assert sweep.data_fingerprint == ours.fingerprint
-    assert open_sweep("own.yaml", own, renew=False).data_fingerprint == ours.fingerprint  # runs no plugin
+    assert open_sweep(load_sweep("own.yaml", own), renew=False).data_fingerprint == ours.fingerprint  # runs no plugin
     check_importer("json_lines", lines)
     (tmp_path / "lines.py").write_text(text.replace('[item["says"]]', '[item["says"] + "!"]'))
-    edited = open_sweep("own.yaml", own)
+    edited = open_sweep(load_sweep("own.yaml", own))
     assert edited.data_fingerprint != ours.fingerprint
     assert {one.key for one in edited.trainings}.isdisjoint(one.key for one in sweep.trainings)
     (tmp_path / "lines.py").write_text(f"{text}# a remark\n")
-    assert [one.key for one in open_sweep("own.yaml", own).trainings] == [one.key for one in sweep.trainings]
+    assert [one.key for one in open_sweep(load_sweep("own.yaml", own)).trainings] == [
+        one.key for one in sweep.trainings
+    ]
 
 
 @pytest.mark.parametrize("framework", ["vsepp", "vse_infty", "deep"])
@@ -92,21 +94,23 @@ def test_the_text_encoder_and_the_framework_build_and_are_in_the_ids(framework: 
         text = SWEEP.replace("text: {word_dim: 8}", "bert: {weights: convolved_words}")
     (tmp_path / "own.yaml").write_text(text)
     own = ["plugins=[words.py, deep.py]", f"model.framework={framework}"]
-    sweep = open_sweep("own.yaml", own)
+    sweep = open_sweep(load_sweep("own.yaml", own))
     sweep.check_trainable()
     (weights,) = sweep.weights.values()
     assert "convolved_words plugin:" in weights
     assert ("framework plugin:" in weights) == (framework == "deep")
     edited = tmp_path / ("deep.py" if framework == "deep" else "words.py")
     edited.write_text((text_before := edited.read_text()) + "# edited")
-    assert not {one.key for one in open_sweep("own.yaml", own).trainings} & {one.key for one in sweep.trainings}
+    assert not {one.key for one in open_sweep(load_sweep("own.yaml", own)).trainings} & {
+        one.key for one in sweep.trainings
+    }
     edited.write_text(text_before)
     wide = [*own, "model.options={width: 256}"]
     if framework != "deep":
         with pytest.raises(SweepError, match=r"model\.options: framework .* has no such part"):
-            open_sweep("own.yaml", wide)
+            open_sweep(load_sweep("own.yaml", wide))
         return
-    other = open_sweep("own.yaml", wide)
+    other = open_sweep(load_sweep("own.yaml", wide))
     other.check_trainable()
     assert not {one.key for one in other.trainings} & {one.key for one in sweep.trainings}
     assert other.trainings[0].settings["model.options.width"] == "256"

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from io import BufferedReader
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import TypeVar
 
 from goal_sweep.goal_core.basics.errors import DataError, GoalError
 from goal_sweep.goal_core.basics.machine import has_ended, process_tag
@@ -271,8 +271,6 @@ def read_bytes(path: Path) -> bytes | None:
     return perform("read", path, read)
 
 
-SCRATCH: Final = "GOAL_SWEEP_SCRATCH"
-"""The environment variable that names another folder than that for temporary files."""
 _PREFIX = "goal-sweep-work-"
 
 
@@ -294,12 +292,12 @@ def make_scratch_folder() -> Path:
     Raises:
         StorageError: it cannot be made.
     """
-    parent = Path(os.environ.get(SCRATCH) or tempfile.gettempdir()).absolute()
+    parent = Path(tempfile.gettempdir()).absolute()
     remove_left_behind(parent, _PREFIX)
     try:
         return Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{process_tag()}-", dir=parent))
     except OSError as error:
-        why = f"{error.strerror}; name another with {SCRATCH}"
+        why = f"{error.strerror}; name another with TMPDIR"
         raise StorageError(f"cannot create a folder in {parent} for temporary files: {why}") from error
 
 

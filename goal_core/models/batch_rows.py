@@ -8,7 +8,6 @@ Source: GradCache (Gao et al., RepL4NLP 2021).
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
 import torch
@@ -16,16 +15,6 @@ from torch import Tensor
 from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 from torch.utils.checkpoint import checkpoint
-
-
-@dataclass(frozen=True, slots=True)
-class Rows:
-    """Consecutive rows of a batch."""
-
-    start: int
-    stop: int
-    total: int
-    """Rows of the whole batch."""
 
 
 def in_chunks(
@@ -46,23 +35,23 @@ def in_chunks(
         return encode(*tensors)
     drawn: list[Tensor] = []
 
-    def encode_some(part: Rows, tie: Tensor | None, *own: Tensor | None) -> tuple[Tensor, ...]:
-        with WholeBatchDraws(part, drawn):  # where a second pass finds its draws
+    def encode_some(rows: slice, tie: Tensor | None, *own: Tensor | None) -> tuple[Tensor, ...]:
+        with WholeBatchDraws(rows, total, drawn):  # where a second pass finds its draws
             return encode(*own)
 
     # A chunk without a graph is one node of it, which needs an input with a gradient.
     tie = None if reads_graph else torch.empty(0, requires_grad=True)
     results = []
     for start in range(0, total, size):
-        chunk = Rows(start, min(start + size, total), total)
-        own = [None if tensor is None else tensor[chunk.start : chunk.stop] for tensor in tensors]
-        made = checkpoint(encode_some, chunk, tie, *own, use_reentrant=not reads_graph, preserve_rng_state=False)
+        rows = slice(start, min(start + size, total))
+        own = [None if tensor is None else tensor[rows] for tensor in tensors]
+        made = checkpoint(encode_some, rows, tie, *own, use_reentrant=not reads_graph, preserve_rng_state=False)
         results.append(made)
     return tuple(torch.cat(column) for column in zip(*results, strict=True))
 
 
 class WholeBatchDraws(TorchFunctionMode):
-    """Within this context random draws for some rows of a batch are those rows of the draws for the whole batch.
+    """Within this context random draws for some rows of a batch are those rows of the draws for its ``total``.
 
     It knows dropout, attention's dropout, stochastic depth (``bernoulli_``) and `torch.rand`. The first dimension must
     belong to the batch, with the same number of elements for each row. Any other random function is refused.
@@ -74,9 +63,9 @@ class WholeBatchDraws(TorchFunctionMode):
     not grow with their number. A draw of dropout takes one byte for each number.
     """
 
-    def __init__(self, rows: Rows, drawn: list[Tensor]) -> None:
+    def __init__(self, rows: slice, total: int, drawn: list[Tensor]) -> None:
         super().__init__()
-        self._rows, self._drawn, self._next = rows, drawn, 0
+        self._rows, self._total, self._drawn, self._next = rows, total, drawn, 0
 
     def __torch_function__(
         self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
@@ -133,7 +122,7 @@ class WholeBatchDraws(TorchFunctionMode):
         each, rest = divmod(len(part), count)
         if rest:
             raise NotImplementedError(f"{len(part)} random draws cannot be split by {count} rows of a batch")
-        shape = (each * self._rows.total, *part.shape[1:])
+        shape = (each * self._total, *part.shape[1:])
         if self._next == len(self._drawn):
             # Draws follow the order in memory.
             order = list(range(part.ndim))

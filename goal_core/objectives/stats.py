@@ -163,16 +163,7 @@ def named(names: Sequence[str], values: Sequence[float]) -> dict[str, float]:
     return {name: value for name, value in statistics.items() if name not in SETS or not isnan(value)}
 
 
-class CollapseDetector:
-    """Counts steps in a row whose hinge is that of collapsed embeddings. ``patience`` of them are too many, 0: none."""
-
-    def __init__(self, *, margin: float, patience: int) -> None:
-        self.margin, self.patience = margin, patience
-        self.num_steps = 0
-
-    def update(self, hinge: float, num_triplets: float) -> bool:
-        """Count a step, collapsed if its hinge is within 1 % of ``num_triplets * margin``; whether it is too many."""
-        collapsed = num_triplets * self.margin
-        is_collapsed = collapsed > 0 and abs(hinge - collapsed) <= TOLERANCE * collapsed
-        self.num_steps = self.num_steps + 1 if is_collapsed else 0
-        return 0 < self.patience <= self.num_steps
+def is_collapsed(hinge: float, num_triplets: float, margin: float) -> bool:
+    """Whether a hinge is within 1 % of that of embeddings that all coincide, ``num_triplets * margin``."""
+    collapsed = num_triplets * margin
+    return collapsed > 0 and abs(hinge - collapsed) <= TOLERANCE * collapsed

@@ -12,7 +12,7 @@ from typing import Any, Protocol, TypedDict
 from goal_sweep.goal_core.basics import errors
 from goal_sweep.goal_core.basics.atomic import DamagedError
 from goal_sweep.goal_core.basics.files import json_bytes
-from goal_sweep.goal_core.basics.registry import Plugin, place_in
+from goal_sweep.goal_core.basics.registry import place_in
 from goal_sweep.goal_core.checkpoints.names import weights_in
 from goal_sweep.goal_core.data import DataConfig
 from goal_sweep.goal_core.models import ModelConfig
@@ -129,8 +129,6 @@ class UnitPlan:
     """How its cells run side by side; see :func:`goal_core.training.shared_backbone.choose_path`."""
     cache: Path | None = None
     """Folder for the frozen backbone's features; None keeps them in memory only."""
-    plugins: tuple[Plugin, ...] = ()
-    """What defines parts of one's own, for a process that has not run them yet."""
     packs: Path | None = None
     """Folder of packed images; None decodes the images from their files. The numbers do not depend on it."""
 

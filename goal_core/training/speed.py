@@ -2,40 +2,20 @@
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from goal_sweep.goal_core.basics.atomic import scratch_folder
 from goal_sweep.goal_core.basics.errors import GoalError
 from goal_sweep.goal_core.data import SPLIT_NAMES, Dataset, num_batches
-from goal_sweep.goal_core.training.config import StageConfig
 from goal_sweep.goal_core.training.plan import Callback, EpochDone, FolderFiles, TrainingEvent, TrainingFailed, UnitPlan
-from goal_sweep.goal_core.training.train import begin_process, train_unit
+from goal_sweep.goal_core.training.train import train_unit
 
 EVAL_IMAGES = 128
 """Images of each of the small val and test splits: two chunks."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UnitSpeed:
-    """How long a unit takes on this machine, in seconds of wall clock for all its cells together."""
-
-    step_s: float
-    """One optimiser step of every cell, including making the batch."""
-    eval_image_s: float
-    """Evaluating one image with its captions in every cell."""
-    epoch_s: float
-    """Closing an epoch in every cell, without evaluation: above all saving its state and its best weights."""
-
-    def unit_s(self, stage: StageConfig, epochs: int, dataset: Dataset) -> float:
-        """Seconds of a whole unit that trains so many epochs of a stage."""
-        splits = dataset.splits
-        steps = num_batches(splits["train"].num_captions, stage.batch_size, stage.drop_last)
-        images = epochs * splits["val"].num_images + splits["test"].num_images
-        return epochs * (steps * self.step_s + self.epoch_s) + images * self.eval_image_s
-
-
-def measure_speed(unit: UnitPlan, dataset: Dataset, *, steps: int = 8) -> UnitSpeed:
-    """Train a unit for a few steps and evaluate it once, keeping nothing.
+def measure_speed(unit: UnitPlan, dataset: Dataset, *, steps: int = 8) -> float:
+    """Seconds of wall clock of a whole unit, from a few steps and one evaluation, of which nothing is kept.
 
     Its cells start from the initial weights, also where the stage would start from others: the cost is the same. That
     of a warm-up epoch is taken to be, too.
@@ -44,7 +24,6 @@ def measure_speed(unit: UnitPlan, dataset: Dataset, *, steps: int = 8) -> UnitSp
         steps: optimiser steps, at least 3. The first is not counted, because it includes what happens once; on a GPU
             it has run when the second has been queued.
     """
-    begin_process(unit)
     stage = replace(unit.stage, epochs=1, warmup_epochs=0, frozen_epochs=0, ramp_epochs=0, lr_drops=(), select_on="val")
     # Their own settings may not fit the short stage, and cost nothing.
     trainings = tuple(replace(training, init=None, own={}) for training in unit.trainings)
@@ -56,11 +35,12 @@ def measure_speed(unit: UnitPlan, dataset: Dataset, *, steps: int = 8) -> UnitSp
         train_unit(unit, files, clock, small)
     if len(clock.steps) < 3 or not clock.eval_s:
         raise GoalError(f"the speed of {stage.name!r} cannot be measured: {clock.reason or 'the data are too small'}")
-    return UnitSpeed(
-        step_s=(clock.steps[-1] - clock.steps[1]) / (len(clock.steps) - 2),
-        eval_image_s=clock.eval_s / small.splits["val"].num_images,
-        epoch_s=max(0.0, clock.closed - clock.steps[-1] - clock.eval_s),
-    )
+    splits, epochs = dataset.splits, unit.stage.epochs
+    step_s = (clock.steps[-1] - clock.steps[1]) / (len(clock.steps) - 2)
+    steps = num_batches(splits["train"].num_captions, stage.batch_size, stage.drop_last)
+    closing_s = max(0.0, clock.closed - clock.steps[-1] - clock.eval_s)  # above all saving state and best weights
+    images = epochs * splits["val"].num_images + splits["test"].num_images
+    return epochs * (steps * step_s + closing_s) + images * clock.eval_s / small.splits["val"].num_images
 
 
 def _beginning(dataset: Dataset, num_captions: int) -> Dataset:

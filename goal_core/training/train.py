@@ -226,9 +226,7 @@ def train_unit(
 
 
 def begin_process(unit: UnitPlan) -> None:
-    """Run the unit's plugins, set torch's threads and arithmetic, and check that the device is there."""
-    for plugin in unit.plugins:
-        plugin.run()
+    """Set torch's threads and arithmetic, and check that the device is there."""
     torch.set_num_threads(unit.threads)
     set_arithmetic(unit.precision)
     if unit.cache is not None:

@@ -11,10 +11,8 @@ from goal_sweep.goal_core.basics.errors import GoalError
 from goal_sweep.goal_core.evaluation.metrics import OBJECTIVES
 from goal_sweep.goal_core.objectives.variants import objective_name
 from goal_sweep.sweeps import SweepConfig
+from goal_sweep.sweeps.checks import STAGE_ORDER
 from goal_sweep.sweeps.reading.load import is_named_sweep, list_shipped, load_places
-
-_STAGES = ("frozen", "finetune")
-"""Those of most sweeps, for a sweep that cannot be read."""
 
 
 def sweeps(incomplete: str) -> list[str]:
@@ -41,7 +39,7 @@ def settings(ctx: typer.Context, incomplete: str) -> list[str]:
     from goal_sweep.sweeps.reading.reference import setting_keys
 
     config = _read(str(ctx.params.get("sweep") or next(iter(_words(ctx)), "")))
-    stages = _STAGES if config is None else [str(stage.name) for stage in config.stages]
+    stages = STAGE_ORDER if config is None else [str(stage.name) for stage in config.stages]
     keys = [
         f"{key.replace('stages.', f'stages.{stage}.', 1)}="
         for key in setting_keys()

@@ -14,7 +14,7 @@ from goal_sweep.runners.cli.options import Seeds, Set, StoreDir, Sweep, SweepArg
 from goal_sweep.runners.cli.output import console
 from goal_sweep.runners.cluster.backend import Submission, Submissions
 from goal_sweep.runners.cluster.submission import BACKENDS, HANDED_OVER, example_site, job_of, send, site_file, states
-from goal_sweep.runners.launch.opened import open_config
+from goal_sweep.runners.launch.opened import open_sweep
 from goal_sweep.runners.store import local_root
 from goal_sweep.sweeps.reading.load import load_for_cluster, load_places
 
@@ -60,7 +60,7 @@ def submit(
         print(backend.render(draft), end="")
         return
     try:
-        open_config(loaded.config).check_trainable()
+        open_sweep(loaded.config).check_trainable()
     except (DataError, WeightsError) as error:  # the nodes check what they have in any case
         notes.append(f"not checked here: {error}")
     if given is not None:

@@ -85,15 +85,15 @@ def model_of(words: Sequence[str], set_: list[str] | None, store: str | None, *,
 
 def stored_results(config: SweepPlaces) -> SweepResults:
     """The results of a sweep in its store, brought up to date."""
-    from goal_sweep.analysis.results import read_results  # with pandas
+    from goal_sweep.analysis.results import sweep_results  # with pandas
 
     store = Store(config.store)
-    if (content := refreshed_results(store, config)) is None:
+    if (found := refreshed_results(store, config)) is None:
         there = f"{config.name} in the store {store.location}"
         if store.storage.written(store.results_file(config.name)) is not None:
             raise GoalError(f"the results table of {there} is damaged; goal-sweep sync or launch writes it again")
         raise GoalError(f"no results of {there}; launch the sweep first, or give its --store")
-    return read_results(content, f"the store {store.location}", store.root if store.root.is_dir() else None)
+    return sweep_results(found.header, found.table, store.root if store.root.is_dir() else None)
 
 
 def trained_results(config: SweepConfig, sweep: SweepArguments) -> SweepResults:

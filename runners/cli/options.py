@@ -20,6 +20,7 @@ from goal_sweep.goal_core.basics.errors import CombinedError, ConfigError, GoalE
 from goal_sweep.runners.cli import completion
 from goal_sweep.runners.cli.output import progress_bar
 from goal_sweep.runners.launch.opened import OpenedSweep, open_sweep
+from goal_sweep.sweeps import load_sweep
 from goal_sweep.sweeps.reading.changes import MORE_SEEDS
 from goal_sweep.sweeps.reading.load import placed
 
@@ -98,8 +99,8 @@ class SweepArguments:
         if renew:
             _ask_no_absent_hub()
         with progress_bar("reading") as count, self.placed():
-            read = partial(count, "the data")
-            return open_sweep(self.sweep, self.overrides, trusted=self.trusted, renew=renew, progress=read)
+            config = load_sweep(self.sweep, self.overrides, trusted=self.trusted)
+            return open_sweep(config, renew=renew, progress=partial(count, "the data"))
 
     @contextmanager
     def placed(self) -> Iterator[None]:

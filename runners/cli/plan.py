@@ -110,7 +110,7 @@ def plan_of(
     if gpu_record is not None:
         known |= recorded(gpu_record, units)
     if opened is not None and measure:
-        known |= measured(units, speeds, opened.store, opened.dataset)
+        known |= measured(units, speeds, opened.store)
     speeds = replace(speeds, known=known)
     stages = [_row(label, *row, speeds) for (label, _), row in rows.items()]
     ends = [end_s(packing.units, speeds.seconds, devices.count) for packing in packings]

@@ -24,7 +24,7 @@ from goal_sweep.goal_core.training.train import train_unit
 from goal_sweep.runners.execution.job import UnfitMachineError, UnitJob, check_machine, open_inputs
 from goal_sweep.runners.store import BEST, PATIENCE_S, Store, TrainingFolder
 from goal_sweep.runners.store.storage import LOCAL
-from goal_sweep.runners.store.training import AlreadyDoneError, ClaimedError, ClaimLostError, renewed
+from goal_sweep.runners.store.training import ClaimedError, ClaimLostError, renewed
 from goal_sweep.sweeps import ExecutionConfig, ResourceConfig, Training, Unit
 
 Send = Callable[..., None]
@@ -79,7 +79,7 @@ def _claim(job: UnitJob, store: Store, send: Send) -> dict[str, TrainingFolder]:
         try:
             store.write_cell(training.cell)
             folder.claim(job.launch, len(job.unit.trainings))
-        except (AlreadyDoneError, ClaimedError, ClaimLostError):
+        except (ClaimedError, ClaimLostError):
             continue
         except OSError as error:
             send([TrainingFailed.because_of(training.key, error)])

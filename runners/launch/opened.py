@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -24,7 +23,7 @@ from goal_sweep.runners.launch.view import SweepProgress
 from goal_sweep.runners.planning.processes import process_pool
 from goal_sweep.runners.store import Store, TrainingStatus
 from goal_sweep.runners.tracking.uri import resolve_uri
-from goal_sweep.sweeps import ResolvedSweep, SweepConfig, Training, load_sweep
+from goal_sweep.sweeps import ResolvedSweep, SweepConfig, Training
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -139,28 +138,13 @@ def _check_weights(config: SweepConfig, dataset: Dataset) -> None:
 
 
 def open_sweep(
-    sweep: str,
-    overrides: Sequence[str] = (),
-    *,
-    trusted: bool = False,
-    renew: bool = True,
-    progress: Progress = lambda done, total: None,
-) -> OpenedSweep:
-    """Load a sweep and everything that its cell ids depend on.
-
-    Args:
-        sweep: path of a sweep file, or the name of a shipped sweep.
-        overrides: ``key=value`` settings that replace those of the file.
-        trusted: also run plugins of a sweep that lies outside the current folder.
-        renew: look at every image of the data; else they are taken for what they were when they were indexed.
-    """
-    return open_config(load_sweep(sweep, overrides, trusted=trusted), renew=renew, progress=progress)
-
-
-def open_config(
     config: SweepConfig, *, renew: bool = True, progress: Progress = lambda done, total: None
 ) -> OpenedSweep:
-    """Open a sweep that is loaded already; see `open_sweep`."""
+    """Open everything that the cell ids of a loaded sweep depend on.
+
+    Args:
+        renew: look at every image of the data; else they are taken for what they were when they were indexed.
+    """
     results = Store(config.store)
     resolve_uri(config.tracking.uri, results.root)  # an unsupported URI shows here, before anything is trained
     dataset = open_dataset(config.data, results.indexes, renew=renew, progress=progress)

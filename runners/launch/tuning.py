@@ -25,6 +25,8 @@ from goal_sweep.sweeps.tuning import Dimension, Space, TuneConfig, Values
 if TYPE_CHECKING:
     from optuna import Study as OptunaStudy
 
+    from goal_sweep.runners.results import ResultsTable
+
 Ended = Mapping[str, Any] | str
 """How a training ended: its result, or why it failed."""
 Read = Callable[[Sequence[Training]], Mapping[Training, Ended | None]]
@@ -239,8 +241,8 @@ def _position(dimension: Dimension, value: AxisValue) -> Any:
     return value if isinstance(value, int | float) and low <= value <= high else None
 
 
-def refreshed_results(store: Store, config: SweepPlaces) -> bytes | None:
-    """The content of a sweep's results table, brought up to date with the store; None if the store has none.
+def refreshed_results(store: Store, config: SweepPlaces) -> ResultsTable | None:
+    """A sweep's results table, brought up to date with the store; None if the store has none.
 
     The table shows the sweep as it was last launched, whatever its file says now. What an earlier goal-sweep trained
     under other keys, or a plugin that does not run now, stays as it was written.
@@ -253,10 +255,10 @@ def refreshed_results(store: Store, config: SweepPlaces) -> bytes | None:
     try:
         sweep = listed_again(before.header, config)
     except ConfigError:  # of settings that this goal-sweep does not know
-        return before.content
+        return before
     if sweep.config.tune is not None and not sweep.studies:
         sweep = replay(sweep, lambda trainings: ends_of(store, trainings, sweep.config.resources.max_attempts))
     asked = {training.key for training in sweep.trainings}
     if any(row["training"] not in asked for row in before.rows(("training", "grid")) if row["grid"] != TUNED):
-        return before.content
-    return update_results(store, sweep, must_write=False).content
+        return before
+    return update_results(store, sweep, must_write=False)

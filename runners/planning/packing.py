@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 from goal_sweep.goal_core.basics.atomic import DamagedError
 from goal_sweep.goal_core.basics.errors import GoalError
-from goal_sweep.goal_core.data.dataset import Dataset, num_batches
+from goal_sweep.goal_core.basics.registry import Plugin
+from goal_sweep.goal_core.data.dataset import num_batches
 from goal_sweep.goal_core.data.formats.opening import open_dataset
 from goal_sweep.goal_core.models.config import ModelConfig
 from goal_sweep.goal_core.models.sizes import DataSize, backbone_name
@@ -32,7 +33,6 @@ from goal_sweep.sweeps.units import pack_chain
 
 if TYPE_CHECKING:
     from goal_sweep.goal_core.training import UnitPlan
-    from goal_sweep.goal_core.training.speed import UnitSpeed
 
 TIE: Final = 1.05
 """Ends and device times that differ by no more than this factor count as equal."""
@@ -238,7 +238,7 @@ def in_store(store: Store, statuses: Mapping[Training, TrainingStatus]) -> dict[
     return found
 
 
-def measured(units: Iterable[Unit], speeds: Speeds, store: Store, dataset: Dataset) -> dict[Kind, Speed]:
+def measured(units: Iterable[Unit], speeds: Speeds, store: Store) -> dict[Kind, Speed]:
     """Train a few steps of the largest unit of each kind on this machine, as a launch would, and keep nothing.
 
     As many processes do so as this machine trains units at a time, because they share its memory and caches. Raises
@@ -251,17 +251,18 @@ def measured(units: Iterable[Unit], speeds: Speeds, store: Store, dataset: Datas
     largest = {unit.kind: unit for unit in sorted(units, key=lambda unit: len(unit.trainings))}
     with process_pool(at_once, tasks_each=1) as processes:
         for kind, unit in largest.items():
-            plan = replace(unit_plan(unit, store, config.resources, config.execution), plugins=config.plugins)
-            started = [processes.submit(_measure, plan) for _ in range(at_once)]
-            seconds = [one.result().unit_s(unit.stage, unit.stage.epochs, dataset) for one in started]
-            alone = statistics.fmean(seconds) / (speeds.steps(unit.stage) * solo_times(unit))
+            plan = unit_plan(unit, store, config.resources, config.execution)
+            started = [processes.submit(_measure, plan, config.plugins) for _ in range(at_once)]
+            alone = statistics.fmean(one.result() for one in started) / (speeds.steps(unit.stage) * solo_times(unit))
             found[kind] = Speed(alone, "measured here")
     return found
 
 
-def _measure(plan: UnitPlan) -> UnitSpeed:
+def _measure(plan: UnitPlan, plugins: Iterable[Plugin]) -> float:
     from goal_sweep.goal_core.training.speed import measure_speed
 
+    for plugin in plugins:
+        plugin.run()
     return measure_speed(plan, open_dataset(plan.data), steps=12)
 
 

@@ -31,7 +31,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
-from urllib.parse import urlsplit
 
 from goal_sweep.goal_core.basics.atomic import DamagedError, StorageError, make_scratch_folder
 from goal_sweep.goal_core.basics.errors import UnfinishedError
@@ -57,7 +56,7 @@ class Store:
     """A store: a results folder on a local disk or NFS, or a place in a bucket of an object store.
 
     Its methods raise `StorageError` where it cannot be read or written. Raises `StorageError` where the location is a
-    file or of an unknown kind, cannot be read, or another version wrote it.
+    file, cannot be read, or another version wrote it.
 
     Args:
         location: the folder, which `prepare` creates, or ``s3://bucket/prefix``. A relative path starts at the
@@ -283,21 +282,8 @@ def local_root(location: str) -> Path:
 
 
 def bucket_of(location: str) -> tuple[str, str] | None:
-    """The bucket of an object store, and the prefix in it without slashes at its ends; None if it is a folder.
-
-    No server is named, because sweep files are passed on. Raises `StorageError` where the location is a URL of another
-    kind, or of no place in a bucket.
-    """
-    scheme = re.match(r"([A-Za-z][A-Za-z0-9+.-]+)://", location)
-    if scheme is None or scheme[1].lower() == "file":
+    """The bucket of an object store, and the prefix in it; None if it is a folder. Settings have checked the rest."""
+    if not location.startswith("s3://"):
         return None
-    if scheme[1] != "s3":
-        raise StorageError(
-            f"store {location!r} must be a folder or s3://bucket/prefix; {scheme[1]}:// is not supported"
-        )
-    parts = urlsplit(location)
-    prefix = parts.path.strip("/")
-    is_bucket = re.fullmatch(r"[A-Za-z0-9._-]+", parts.netloc) and not (parts.query or parts.fragment)
-    if not (is_bucket and prefix.isprintable()) or (prefix and {"", ".", ".."} & set(prefix.split("/"))):
-        raise StorageError(f"store {location!r} must be s3://bucket/prefix, and AWS_ENDPOINT_URL names its server")
-    return parts.netloc, prefix
+    bucket, _, prefix = location.removeprefix("s3://").partition("/")
+    return bucket, prefix.rstrip("/")

@@ -27,12 +27,8 @@ RESULT = "result.json"
 METRICS = "metrics.jsonl"
 
 
-class AlreadyDoneError(GoalError):
-    """The training has its result, so it cannot be claimed."""
-
-
 class ClaimedError(GoalError):
-    """Another process trains this training."""
+    """Nobody may claim this training now: it has its result, or another process trains it."""
 
 
 class ClaimLostError(FencedError):
@@ -133,8 +129,8 @@ class TrainingFolder:
     def claim(self, launch: str, shared_by: int = 1) -> None:
         """Begin an attempt, to which all further writes belong.
 
-        It supersedes a running attempt of the same launch, whose driver saw the process end. Raises `AlreadyDoneError`
-        where the training has its result; `ClaimedError` where another process trains it.
+        It supersedes a running attempt of the same launch, whose driver saw the process end. Raises `ClaimedError`
+        where the training has its result, or another process trains it.
         """
         self.storage.make_folder(self.attempts.folder)
         while True:
@@ -157,14 +153,14 @@ class TrainingFolder:
             atomic.remove_leftovers(folder)
         try:
             self._refuse_if_done()
-        except AlreadyDoneError:  # the owner before finished between the first look and the claim
+        except ClaimedError:  # the owner before finished between the first look and the claim
             self.end("interrupted", "the training was already done")
             raise
 
     def _refuse_if_done(self) -> None:
         try:
             if self.result() is not None:
-                raise AlreadyDoneError(f"{self.folder.parent.name}/{self.folder.name} is done")
+                raise ClaimedError(f"{self.folder.parent.name}/{self.folder.name} is done")
         except DamagedError as error:
             self.forget_result(str(error))
 

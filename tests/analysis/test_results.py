@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from goal_sweep.analysis.results import SweepResults, best_runs, read_results, united
+from goal_sweep.analysis.results import SweepResults, best_runs, united
 from goal_sweep.analysis.statistics.aggregation import aggregate, missing_counts
 from goal_sweep.goal_core.evaluation.metrics import RSUM
 from goal_sweep.sweeps.axes import Axis
@@ -59,13 +59,6 @@ def test_stores_of_sweeps_with_other_axes_are_an_error() -> None:
     other.write("con/con", 1, configuration="tau *")
     with pytest.raises(ResultsError, match="different sweeps named shared"):
         united([store("a", (1,)), other.results()])
-
-
-@pytest.mark.parametrize("content", [b"", b"PAR1 no table"])
-def test_what_is_no_results_table_is_one_line(content: bytes) -> None:
-    with pytest.raises(ResultsError, match="the store is not a results table") as error:
-        read_results(content, "the store")
-    assert "\n" not in str(error.value)
 
 
 def test_the_best_model_is_of_the_last_stage_and_of_the_objective_that_is_asked_for() -> None:

@@ -11,6 +11,7 @@ from goal_sweep.goal_core.training import EpochDone, TrainingEvent
 from goal_sweep.runners.execution.job import UnitJob
 from goal_sweep.runners.execution.worker import Send, run_unit
 from goal_sweep.runners.launch.opened import OpenedSweep, open_sweep
+from goal_sweep.sweeps import load_sweep
 from tests.helpers.in_process import Train, launch, results
 from tests.helpers.karpathy_fixture import write_dataset
 
@@ -45,7 +46,7 @@ def sweep_in(folder: Path, augment: str = "none", *settings: str) -> OpenedSweep
     text = SWEEP.replace("DATA", str(folder / "data")).replace("AUGMENT", augment)
     (folder / "tiny.yaml").write_text(text)
     places = [f"store={folder / 'store'}", f"tracking=sqlite:///{folder}/m.db"]
-    return open_sweep(str(folder / "tiny.yaml"), [*places, *settings])
+    return open_sweep(load_sweep(str(folder / "tiny.yaml"), [*places, *settings]))
 
 
 def swap(folder: Path) -> None:

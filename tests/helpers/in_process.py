@@ -22,7 +22,7 @@ from goal_sweep.runners.launch.launch import LaunchOutcome, launch_sweep
 from goal_sweep.runners.launch.opened import OpenedSweep, open_sweep
 from goal_sweep.runners.launch.remaining import LaunchOptions
 from goal_sweep.runners.launch.signals import StopSignals
-from goal_sweep.sweeps import Training
+from goal_sweep.sweeps import Training, load_sweep
 from tests.helpers.product import TINY
 
 SWEEP = TINY.replace("EPOCHS", "3").replace("num_train: 24", "num_train: 6").replace("batch_size: 16", "batch_size: 8")
@@ -109,7 +109,7 @@ def sweep_in(folder: Path, *overrides: str) -> OpenedSweep:
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / "tiny.yaml"
     path.write_text(SWEEP)
-    return open_sweep(str(path), [f"store={folder / 'store'}", *overrides])
+    return open_sweep(load_sweep(str(path), [f"store={folder / 'store'}", *overrides]))
 
 
 def launch(

@@ -1,6 +1,5 @@
 """Fabricates the results table of a sweep, training by training, and a small block."""
 
-import io
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
@@ -9,14 +8,13 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from goal_sweep.analysis.blocks import BlockKey, BlockResults, CellSummary, Gap, Grid
-from goal_sweep.analysis.results import SweepResults, read_results
+from goal_sweep.analysis.results import SweepResults, sweep_results
 from goal_sweep.analysis.statistics.aggregation import Inputs
 from goal_sweep.goal_core.evaluation.metrics import METRICS, OBJECTIVES
 from goal_sweep.sweeps.axes import Axis
-from goal_sweep.sweeps.results import COLUMNS, EPOCHS, HEADER_KEY, SETTING, Header, Requested
+from goal_sweep.sweeps.results import COLUMNS, EPOCHS, SETTING, Header, Requested
 from goal_sweep.sweeps.tuning import Study, TuneConfig
 
 NAMES = ["/".join(objective) for objective in OBJECTIVES]
@@ -130,19 +128,15 @@ class SweepWriter:
             version="0",
         )
 
-    def content(self, header: Header | None = None) -> bytes:
-        """The file: with every training that the sweep requests in each model that has any."""
+    def table(self) -> pa.Table:
+        """The table: with every training that the sweep requests in each model that has any."""
         rows = [*self.rows, *self._waiting()]
         names = list(dict.fromkeys([*COLUMNS, *(name for row in rows for name in row)]))
-        table = pa.Table.from_pylist(rows, pa.schema([(name, _type(name)) for name in names]))
-        file = io.BytesIO()
-        metadata = {HEADER_KEY: (header or self.header()).as_json()}
-        pq.write_table(table.replace_schema_metadata(metadata), file, compression="zstd")
-        return file.getvalue()
+        return pa.Table.from_pylist(rows, pa.schema([(name, _type(name)) for name in names]))
 
     def results(self, folder: Path | None = None) -> SweepResults:
         """The table as a report reads it."""
-        return read_results(self.content(), self.name, folder)
+        return sweep_results(self.header(), self.table(), folder)
 
     def _waiting(self) -> list[dict[str, Any]]:
         if self.axes or self.tune:
@@ -171,8 +165,8 @@ def _type(name: str) -> pa.DataType:
     return pa.string() if name.startswith(SETTING) else pa.float64()
 
 
-def large_table(runs: int, blocks: int = 10, epochs: int = 30) -> bytes:
-    """A results table of at least so many finished trainings: all objectives in every block, as many seeds as needed.
+def large_results(runs: int, blocks: int = 10, epochs: int = 30) -> SweepResults:
+    """Results of at least so many finished trainings: all objectives in every block, as many seeds as needed.
 
     Args:
         runs: how many trainings.
@@ -193,7 +187,7 @@ def large_table(runs: int, blocks: int = 10, epochs: int = 30) -> bytes:
         tests = {metric.test: level + float(generator.random()) for metric in METRICS.values()}
         backbone = f"backbone{block}"
         writer.write(objective, seed, epochs=columns, metrics=tests, settings=settings, backbone=backbone)
-    return writer.content()
+    return writer.results()
 
 
 FAILED = Gap(seed=3, status="failed", reason="loss is NaN | 50% of <x_1>\nat step 7")

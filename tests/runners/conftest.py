@@ -32,7 +32,8 @@ def server(_running_server, monkeypatch, tmp_path):
     for name, value in {**CREDENTIALS, "AWS_ENDPOINT_URL": _running_server.url}.items():
         monkeypatch.setenv(name, value)
     monkeypatch.setenv("GOAL_SWEEP_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setenv("GOAL_SWEEP_SCRATCH", str(tmp_path))
+    monkeypatch.setenv("TMPDIR", str(tmp_path))  # for other processes; this one has looked
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     monkeypatch.setitem(bucket.BACKOFF, "init_backoff", timedelta(milliseconds=1))
     monkeypatch.setitem(bucket.BACKOFF, "max_backoff", timedelta(milliseconds=10))
     _running_server.without_faults()

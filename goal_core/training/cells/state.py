@@ -16,12 +16,12 @@ from goal_sweep.goal_core.basics.numerics import derive_seed
 from goal_sweep.goal_core.checkpoints import LAST, SPARE, best_name, file
 from goal_sweep.goal_core.models.backbones import ImageBackbone
 from goal_sweep.goal_core.models.heads import Encoder, Heads
-from goal_sweep.goal_core.objectives.stats import CollapseDetector
 from goal_sweep.goal_core.training.cells.optim import build_optimizer, parameter_groups
 from goal_sweep.goal_core.training.plan import EpochRecord, TrainingFiles, TrainingPlan, UnitPlan
 
 _VALUES: Final = (
-    "epoch next_step steps_before stacked_steps seconds sums scales best_epoch best_rsum history before".split()
+    *("epoch", "next_step", "before", "steps_before", "stacked_steps", "seconds", "sums", "scales", "collapse"),
+    *("best_epoch", "best_rsum", "history"),
 )
 """Attributes of a cell that its state has as they are."""
 
@@ -99,7 +99,8 @@ class CellState:
             raise ConfigError(f"stage {self.stage.name} trains nothing: neither tower has a head (model.vectors)")
         self.optimizer = build_optimizer(groups, self.stage)
         self.stream = RandomStream(derive_seed(unit.seed, "train", unit.stage.name), device)
-        self.collapse = CollapseDetector(margin=self.objective.margin, patience=self.stage.collapse_patience)
+        self.collapse = 0
+        """Steps in a row, up to here, whose hinge is that of collapsed embeddings."""
         self.epoch, self.next_step = 0, 0
         """The position, both counted from 0: ``epoch`` epochs and ``next_step`` steps of the next are done."""
         self._saved = self.before = (0, 0)
@@ -155,7 +156,7 @@ class CellState:
         parts = {name: module.state_dict() for name, module in self._modules().items()}
         parts |= {"optimizer": file.optimizer_tensors(self.optimizer), "random": self.stream.state}
         values = {name: getattr(self, name) for name in _VALUES}
-        return file.flat(parts), {file.TRAINING: self.key, **values, "collapse": self.collapse.num_steps}
+        return file.flat(parts), {file.TRAINING: self.key, **values}
 
     def _restore(self, tensors: Mapping[str, Tensor], state: Mapping[str, Any]) -> None:
         """Continue from what :meth:`_state` gave."""
@@ -166,7 +167,6 @@ class CellState:
         for name in _VALUES:
             setattr(self, name, state[name])
         self.before = tuple(state["before"])
-        self.collapse.num_steps = state["collapse"]
         self._saved = self.epoch, self.next_step
 
     def _modules(self) -> dict[str, nn.Module]:

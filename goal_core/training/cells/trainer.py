@@ -19,7 +19,7 @@ from goal_sweep.goal_core.data.batches import Batch
 from goal_sweep.goal_core.models.batch_rows import in_chunks
 from goal_sweep.goal_core.models.heads import Pairs
 from goal_sweep.goal_core.objectives.gradient_objective import NonFiniteError
-from goal_sweep.goal_core.objectives.stats import ObjectiveStats, describe_unsound, named
+from goal_sweep.goal_core.objectives.stats import ObjectiveStats, describe_unsound, is_collapsed, named
 from goal_sweep.goal_core.training.cells import optim
 from goal_sweep.goal_core.training.cells.state import CellState
 from goal_sweep.goal_core.training.plan import EpochRecord
@@ -171,7 +171,11 @@ class CellTrainer(CellState):
         for key, value in values.items():
             total, count = self.sums.get(key, (0.0, 0))
             self.sums[key] = (total + value, count + 1)
-        if self.epoch >= self.stage.warmup_epochs and self.collapse.update(values["hinge"], values["triplets"]):
+        if self.epoch < self.stage.warmup_epochs:
+            return
+        collapsed = is_collapsed(values["hinge"], values["triplets"], self.objective.margin)
+        self.collapse = self.collapse + 1 if collapsed else 0
+        if 0 < self.stage.collapse_patience <= self.collapse:
             long = f"{self.stage.collapse_patience} steps (epoch {self.epoch + 1})"
             near = f"within 1 % of 2 x batch x margin for {long}: every negative is as near as its positive"
             raise CollapsedError(f"the hinge has stayed {near}")

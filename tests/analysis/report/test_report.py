@@ -10,10 +10,10 @@ from markdown_it import MarkdownIt
 
 from goal_sweep.analysis.report.pages import model_card
 from goal_sweep.analysis.report.writing import ReportResult
-from goal_sweep.analysis.results import SweepResults, read_results
+from goal_sweep.analysis.results import SweepResults
 from goal_sweep.goal_core.evaluation.metrics import METRICS
 from tests.helpers.blank_figures import write_texts
-from tests.helpers.results_cases import SweepWriter, large_table, recalls
+from tests.helpers.results_cases import SweepWriter, large_results, recalls
 
 _MARKDOWN = MarkdownIt("gfm-like", {"linkify": False})
 
@@ -175,7 +175,7 @@ def test_texts_from_the_table_cannot_become_formulas(tmp_path: Path, text: str) 
 @pytest.mark.slow
 @pytest.mark.exhaustive
 def test_forty_seeds_of_a_block_are_a_report(tmp_path: Path) -> None:
-    result = write_texts(read_results(large_table(600, blocks=1, epochs=2), "x"), tmp_path)
+    result = write_texts(large_results(600, blocks=1, epochs=2), tmp_path)
     (block,) = result.inputs.blocks
     assert (result.num_counted, block.cells["con", "con"].n) == (600, 40)
     assert block.grids["rsum"].comparison.from_baseline["sig-ms", "cir"].verdict == "better"

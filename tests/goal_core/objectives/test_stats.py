@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from goal_sweep.goal_core.objectives.gradient_objective import GradientObjective
-from goal_sweep.goal_core.objectives.stats import CollapseDetector
+from goal_sweep.goal_core.objectives.stats import is_collapsed
 
 
 def test_the_numbers_of_a_hand_checked_batch() -> None:
@@ -56,24 +56,12 @@ def test_coinciding_embeddings_cost_the_margin_for_every_triplet(pair: str, trip
     scalar = objective(same, same)
     assert objective.margin == margin
     assert float(scalar) == pytest.approx(2 * 16 * margin)
-    assert CollapseDetector(margin=objective.margin, patience=1).update(float(scalar), 32)
+    assert is_collapsed(float(scalar), 32, objective.margin)
 
 
-def test_collapse_takes_the_whole_patience_in_a_row() -> None:
-    detector = CollapseDetector(margin=0.2, patience=3)
-    at, near, off = 51.2, 51.2 * 1.009, 51.2 * 0.98
-    assert [detector.update(hinge, 256) for hinge in (at, near, off, at, at, near, at)] == [False] * 5 + [True, True]
-    assert detector.num_steps == 4
-
-
-def test_patience_zero_never_collapses_and_a_batch_without_triplets_resets() -> None:
-    never = CollapseDetector(margin=0.2, patience=0)
-    assert not any(never.update(51.2, 256) for _ in range(10))
-    detector = CollapseDetector(margin=0.2, patience=2)
-    assert [detector.update(h, n) for h, n in ((51.2, 256), (0.0, 0), (51.2, 256), (51.2, 256))] == [
-        False,
-        False,
-        False,
-        True,
-    ]
-    assert not CollapseDetector(margin=0.2, patience=1).update(math.nan, 256)
+@pytest.mark.parametrize(
+    ("hinge", "num_triplets", "collapsed"),
+    [(51.2, 256, True), (51.2 * 1.009, 256, True), (51.2 * 0.98, 256, False), (0.0, 0, False), (math.nan, 256, False)],
+)
+def test_a_hinge_near_that_of_coinciding_embeddings_is_collapsed(hinge: float, num_triplets: int, collapsed: bool):
+    assert is_collapsed(hinge, num_triplets, 0.2) == collapsed

@@ -15,13 +15,9 @@ from tests.helpers.training_cases import DATA, FROZEN, unit_of
 def test_units_of_both_stages_are_measured_and_nothing_is_kept(monkeypatch, tmp_path: Path) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     unit, dataset = unit_of("con/con", "sig-ms/cir"), open_dataset(DATA)
-    frozen = measure_speed(unit, dataset, steps=3)
-    assert frozen.step_s > 0
-    assert frozen.eval_image_s > 0
-    assert frozen.epoch_s > 0
+    assert measure_speed(unit, dataset, steps=3) > 0
     stage = replace(FROZEN, name="finetune", warmup_epochs=0, lr_drops=())
-    trained = measure_speed(replace(unit, stage=stage), dataset, steps=3)
-    assert trained.step_s > 0
+    assert measure_speed(replace(unit, stage=stage), dataset, steps=3) > 0
     assert not list(tmp_path.glob("goal-sweep*"))
 
 

@@ -42,9 +42,7 @@ def test_a_copy_is_written_and_the_original_left_alone(original: Path, tmp_path,
     before = snapshot(original)
     assert run(arguments("report", copy)) == 0
     assert "was copied or moved; goal-sweep sync writes its runs again" in " ".join(capsys.readouterr().out.split())
-    monkeypatch.setattr(
-        "goal_sweep.runners.cli.options.open_sweep", lambda sweep, overrides, **options: opened_in(copy)
-    )
+    monkeypatch.setattr("goal_sweep.runners.cli.options.open_sweep", lambda config, **options: opened_in(copy))
     assert run(arguments("sync", copy)) == 0
     assert snapshot(original) == before
     assert len(attached(copy)) == 1

@@ -14,6 +14,7 @@ from huggingface_hub import ModelCard, constants
 
 import goal_sweep
 from goal_sweep.runners.launch.opened import open_sweep
+from goal_sweep.sweeps import load_sweep
 from tests.helpers.in_process import SWEEP, launch
 from tests.helpers.karpathy_fixture import write_dataset
 from tests.helpers.launches import goal_sweep_here
@@ -93,7 +94,7 @@ def test_model_and_card_are_on_the_hub_without_paths_and_only_they_are_replaced(
 ) -> None:
     data = f"data: {{format: karpathy, name: tiny, root: {write_dataset(tmp_path / 'data')}, min_word_count: 1}}"
     (tmp_path / "tiny.yaml").write_text(re.sub("data: .*", data, f"{SWEEP}store: store"))
-    launch(open_sweep(str(tmp_path / "tiny.yaml")), monkeypatch)
+    launch(open_sweep(load_sweep(str(tmp_path / "tiny.yaml"))), monkeypatch)
     command = f"card tiny.yaml --push {NAME}".split()
 
     def push(*more: str) -> str:

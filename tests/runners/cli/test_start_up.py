@@ -35,7 +35,8 @@ def test_commands_that_only_look_load_no_large_library(tmp_path: Path) -> None:
 OPEN = """
 import sys, goal_sweep.runners.launch.launch
 from goal_sweep.runners.launch.opened import open_sweep
-open_sweep("quickstart", sys.argv[1:]).check_trainable()
+from goal_sweep.sweeps import load_sweep
+open_sweep(load_sweep("quickstart", sys.argv[1:])).check_trainable()
 print("torch" in sys.modules)
 """
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from goal_sweep.runners.launch.opened import OpenedSweep, open_sweep
+from goal_sweep.sweeps import load_sweep
 from tests.helpers.disturbed import SWEEP, calm_results, disturbed, swap, sweep_in
 from tests.helpers.in_process import counted, launch, results
 from tests.helpers.karpathy_fixture import write_dataset
@@ -122,7 +123,9 @@ def sweep_of(folder: Path, change: str) -> OpenedSweep:
         lines = [line for line in lines if not line.startswith("model:") and "finetune" not in line]
         lines.append(OF_VECTORS)
     (folder / "tiny.yaml").write_text("\n".join([*lines, f"data: {data}", "resources: {loader_workers: 0}"]))
-    return open_sweep(str(folder / "tiny.yaml"), [f"store={folder / 'store'}", f"tracking=sqlite:///{folder}/m.db"])
+    return open_sweep(
+        load_sweep(str(folder / "tiny.yaml"), [f"store={folder / 'store'}", f"tracking=sqlite:///{folder}/m.db"])
+    )
 
 
 MOMENTS = {

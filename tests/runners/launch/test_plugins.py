@@ -12,7 +12,7 @@ from goal_sweep.goal_core.evaluation.trained_model import load_model
 from goal_sweep.goal_core.models.weights import image_backbones
 from goal_sweep.runners.launch.opened import OpenedSweep, open_sweep
 from goal_sweep.runners.results import update_results
-from goal_sweep.sweeps import SweepError
+from goal_sweep.sweeps import SweepError, load_sweep
 from tests.helpers.in_process import SWEEP, launch, results
 from tests.helpers.launches import goal_sweep_here
 
@@ -27,7 +27,7 @@ OWN = SWEEP.replace("name: tiny", "name: tiny\nplugins: [own/weight.py]").replac
 def sweep_of(folder: Path, text: str = OWN, *, trusted: bool = True) -> OpenedSweep:
     folder.mkdir(exist_ok=True)
     (folder / "tiny.yaml").write_text(text)
-    return open_sweep(str(folder / "tiny.yaml"), [f"store={folder / 'store'}"], trusted=trusted)
+    return open_sweep(load_sweep(str(folder / "tiny.yaml"), [f"store={folder / 'store'}"], trusted=trusted))
 
 
 def plugin_in(folder: Path, text: str, name: str = "weight") -> None:

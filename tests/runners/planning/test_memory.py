@@ -11,7 +11,7 @@ from goal_sweep.runners.execution.worker import unit_plan
 from goal_sweep.runners.launch.opened import open_sweep
 from goal_sweep.runners.planning.estimates import disk_mb, memory_mb
 from goal_sweep.runners.planning.processes import process_pool
-from goal_sweep.sweeps import Unit, pack
+from goal_sweep.sweeps import Unit, load_sweep, pack
 from tests.helpers.paths import SCENES
 from tests.helpers.planning_cases import published_speeds, unit_of
 
@@ -71,7 +71,7 @@ def test_the_count_is_near_what_a_process_takes(tmp_path: Path, stage: int) -> N
         *(f"store={tmp_path}", "model.backbones=[{name: resnet18, weights: random}]"),
         "data.image={size: 112, resize: 112, augment: none}",
     ]
-    sweep = open_sweep(SCENES, settings)
+    sweep = open_sweep(load_sweep(SCENES, settings))
     unit = Unit(trainings=pack(sweep.by_stage[stage], sweep.config.execution)[0].trainings[:2])
     with process_pool(1) as process:
         plan = unit_plan(unit, sweep.store, sweep.config.resources, sweep.config.execution)

@@ -11,7 +11,7 @@ from goal_sweep.goal_core.models.sizes import DataSize
 from goal_sweep.runners.launch.opened import open_sweep
 from goal_sweep.runners.planning.estimates import CARDS, card_named
 from goal_sweep.runners.planning.packing import Speed, Speeds, in_store, measured, recorded
-from goal_sweep.sweeps import Unit, pack
+from goal_sweep.sweeps import Unit, load_sweep, pack
 from tests.helpers.paths import SCENES
 from tests.helpers.planning_cases import published_speeds, rows_of, unit_of
 from tests.helpers.store_cases import claimed
@@ -130,7 +130,7 @@ def test_a_gpu_record_gives_the_steps_of_its_own_models(tmp_path: Path) -> None:
 
 
 def test_trainings_of_the_store_tell_their_speed_whoever_trained_beside_them(tmp_path: Path) -> None:
-    sweep = open_sweep("coco_vsepp+smoke", [f"store={tmp_path}"])
+    sweep = open_sweep(load_sweep("coco_vsepp+smoke", [f"store={tmp_path}"]))
     assert in_store(sweep.store, sweep.statuses()) == {}
     training = sweep.by_stage[1][0]
     folder = claimed(sweep.store.folder(training), "launch", 3)
@@ -149,8 +149,8 @@ def test_trainings_of_the_store_tell_their_speed_whoever_trained_beside_them(tmp
 @pytest.mark.exhaustive
 @pytest.mark.timeout(900)
 def test_measured_kinds_have_a_speed_of_their_own(tmp_path: Path) -> None:
-    sweep = open_sweep(SCENES, [f"store={tmp_path}", "seeds=[1]"])
+    sweep = open_sweep(load_sweep(SCENES, [f"store={tmp_path}", "seeds=[1]"]))
     speeds = Speeds(sweep.config, DataSize.of_dataset(sweep.dataset))
-    known = measured(pack(sweep.trainings, sweep.config.execution), speeds, sweep.store, sweep.dataset)
+    known = measured(pack(sweep.trainings, sweep.config.execution), speeds, sweep.store)
     assert {stage for _, stage in known} == {"frozen", "finetune"}
     assert all(one.step_s > 0 and one.source == "measured here" for one in known.values())

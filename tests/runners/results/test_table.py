@@ -144,9 +144,9 @@ def test_a_sweep_can_be_listed_again_from_its_table_without_its_data(store: Stor
     again = listed_again(update_results(store, SWEEP).header, SWEEP.config)
     assert again.trainings == SWEEP.trainings
     train(claimed(folder_of(store)), 2)
-    content = refreshed_results(store, replace(SWEEP.config, seeds=(7,)))
-    assert content is not None
-    assert content == store.storage.read(store.results_file("s"))
+    refreshed = refreshed_results(store, replace(SWEEP.config, seeds=(7,)))
+    assert refreshed is not None
+    assert refreshed.content == store.storage.read(store.results_file("s"))
     read = read_results(store, "s")
     assert read is not None
     assert [row["status"] for row in read.rows()] == ["done", "waiting"]

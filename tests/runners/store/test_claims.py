@@ -15,7 +15,7 @@ import psutil
 import pytest
 
 from goal_sweep.goal_core.basics.atomic import StorageError
-from goal_sweep.runners.store import AlreadyDoneError, Attempt, ClaimedError, ClaimLostError, Store, TrainingFolder
+from goal_sweep.runners.store import Attempt, ClaimedError, ClaimLostError, Store, TrainingFolder
 from goal_sweep.runners.store import training as training_module
 from goal_sweep.runners.store.attempts import RENEW_S, STALE_S, AttemptFolder
 from goal_sweep.runners.store.training import renewed
@@ -265,11 +265,11 @@ def test_a_finished_training_cannot_be_claimed(store: Store, monkeypatch: pytest
         return newest(self)
 
     monkeypatch.setattr(AttemptFolder, "newest", finishes_first)
-    with pytest.raises(AlreadyDoneError):
+    with pytest.raises(ClaimedError, match="is done"):
         late.claim("mine")
     assert store.status([TRAINING])[TRAINING].state == "done"
     assert [one.outcome for one in done.attempts.all()] == ["done", "interrupted"]
-    with pytest.raises(AlreadyDoneError):
+    with pytest.raises(ClaimedError, match="is done"):
         store.folder(TRAINING).claim("mine")
 
 

@@ -122,7 +122,11 @@ def test_the_uri_of_one_file_leaves_the_trackers_of_another(write: Write, small_
 
 
 @pytest.mark.parametrize(
-    "store", ["gs://bucket/x", "s3:/bucket/x", "s3:///x", "s3://bucket/x?endpoint_url=http://127.0.0.1:9"]
+    "store",
+    [
+        *("gs://bucket/x", "s3:/bucket/x", "s3:///x", "s3://", "s3://key@bucket/x", "s3://bucket/../x", "s3://b/x/."),
+        *("s3://bucket//x", "s3://bucket/x?endpoint_url=http://127.0.0.1:9"),
+    ],
 )
 def test_stores_elsewhere_are_refused(write: Write, errors_of: Errors, small_text: str, store: str) -> None:
     lines = errors_of(write("a.yaml", small_text + f"store: {store}\n"))
