@@ -4,7 +4,7 @@ Pretrained ones are given by their name on the hub or their folder; those of ope
 such as `open_clip:ViT-B-32` and a file.
 """
 
-import re
+import json
 from collections.abc import Callable, Iterable
 from copy import deepcopy
 from functools import cache, partial
@@ -142,13 +142,7 @@ def tokenizer_of(encoder: str, words: Callable[[], T]) -> T | Subwords:
 
 def subwords_of(weights: str) -> Subwords:
     """The tokenizer of a model of the library, which cuts captions to what the model can read."""
-    from transformers import AutoConfig, AutoTokenizer
-
-    try:
-        sizes = AutoConfig.from_pretrained(weights)
-        tokenizer = AutoTokenizer.from_pretrained(weights).backend_tokenizer
-    except (OSError, ValueError, AttributeError, ImportError) as error:
-        raise _unread("the tokenizer of", weights, error) from error
+    sizes, tokenizer = _sizes_and_tokenizer(weights)
     text = getattr(sizes, "text_config", sizes)
     if sizes.model_type == "clip" and (ids := tokenizer.encode("a photo").ids):
         end = max(ids) if text.eos_token_id == 2 else text.eos_token_id  # OpenAI's own say 2 for the highest id
@@ -159,6 +153,16 @@ def subwords_of(weights: str) -> Subwords:
     # Of the positions of RoBERTa and its like the first two stand for no word.
     tokenizer.enable_truncation(longest - (2 if longest % 2 == 0 and longest % 64 == 2 else 0))
     return Subwords(tokenizer.to_str())
+
+
+def _sizes_and_tokenizer(weights: str) -> tuple[Any, Any]:
+    """The configuration of a model of the library, and its tokenizer as one of the `tokenizers` library."""
+    from transformers import AutoConfig, AutoTokenizer
+
+    try:
+        return AutoConfig.from_pretrained(weights), AutoTokenizer.from_pretrained(weights).backend_tokenizer
+    except (OSError, ValueError, AttributeError, ImportError) as error:
+        raise _unread("the tokenizer of", weights, error) from error
 
 
 def build_bert(config: BertConfig, *, vocab_size: int) -> nn.Module:
@@ -219,27 +223,23 @@ def bert_wordpieces(config: BertConfig, captions: Iterable[str], min_word_count:
         return words()
     if not is_bert(config.weights):
         return tokenizer_of(config.weights, words)
-    stored, sizes = (_settings_of(config.weights, f"{name}.json") for name in ("tokenizer_config", "config"))
-    kind = str(stored.get("tokenizer_class") or "BertTokenizer")
-    if not re.fullmatch(r"(Bert|Electra|DistilBert|PreTrained)Tokenizer(Fast)?|TokenizersBackend", kind):
-        raise WeightsError(f"the tokenizer of {config.weights!r} is a {kind}, which does not cut words as BERT does")
-    names = "strip_accents", "tokenize_chinese_chars"
-    settings: dict[str, Any] = {name: stored[name] for name in names if stored.get(name) is not None}
-    settings |= {"lowercase": bool(stored.get("do_lower_case", True)), "positions": sizes["max_position_embeddings"]}
-    if (file := _file_of(config.weights, "vocab.txt")) is not None:
-        return Wordpieces.from_file(file, **settings)
-    return Wordpieces(_saved_pieces(config.weights), **settings)
-
-
-def _saved_pieces(weights: str) -> tuple[str, ...]:
-    """The word pieces of a `tokenizer.json`, beside which version 5 of the library writes no `vocab.txt`."""
-    stored = _settings_of(weights, "tokenizer.json")
-    model, added = stored.get("model") or {}, {one["content"] for one in stored.get("added_tokens", ())}
-    ids: dict[str, int] = model.get("vocab", {}) if "max_input_chars_per_word" in model else {}  # of no other kind
-    pieces = tuple(sorted(ids, key=ids.__getitem__))
-    if not pieces or added - ids.keys() or any(ids[piece] != number for number, piece in enumerate(pieces)):
-        raise WeightsError(f"BERT {weights!r} has no vocab.txt, and no tokenizer.json of word pieces alone")
-    return pieces
+    sizes, tokenizer = _sizes_and_tokenizer(config.weights)
+    stored = json.loads(tokenizer.to_str())
+    ids: dict[str, int] = stored["model"]["vocab"]
+    normal = stored["normalizer"] or {}
+    settings = {
+        "lowercase": normal.get("lowercase", True),
+        "strip_accents": normal.get("strip_accents"),
+        "tokenize_chinese_chars": normal.get("handle_chinese_chars", True),
+        "positions": sizes.max_position_embeddings,
+    }
+    found = Wordpieces(tuple(sorted(ids, key=ids.__getitem__)), **settings)
+    own = json.loads(found.portable()[0].to_str())
+    differ = [name for name in ("normalizer", "pre_tokenizer", "model") if own[name] != stored[name]]
+    if differ or found.encode("a") != tokenizer.encode("a").ids or len(found) != tokenizer.get_vocab_size():
+        what = f" (other {differ[0]})" if differ else ""
+        raise WeightsError(f"the tokenizer of {config.weights!r} does not cut words as BERT does{what}")
+    return found
 
 
 def is_bert(weights: str) -> bool:
@@ -280,21 +280,15 @@ def _load(kind: Any, weights: str, **options: Any) -> Any:
     return model
 
 
-def _file_of(weights: str, name: str) -> Path | None:
-    """A file of a model, in its folder or in the hub's cache; None where there is none."""
+def _settings_of(weights: str, name: str) -> dict[str, Any]:
+    """The settings in a JSON file of a model, in its folder or in the hub's cache; empty where there is none."""
     from transformers.utils import cached_file
 
     try:
         file = cached_file(weights, name)
     except (OSError, ValueError):
-        return None
-    return None if file is None else Path(file)
-
-
-def _settings_of(weights: str, name: str) -> dict[str, Any]:
-    """The settings in a JSON file of a model; empty where there is none."""
-    path = _file_of(weights, name)
-    return (read_json(path, sealed=False) if path else None) or {}
+        file = None
+    return (read_json(Path(file), sealed=False) if file else None) or {}
 
 
 def _vectors(output: Any) -> Tensor:
