@@ -18,6 +18,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
+from io import BytesIO
 from pathlib import Path
 from typing import Any, BinaryIO, overload
 from zipfile import ZipFile, is_zipfile
@@ -73,16 +74,21 @@ def content_of(path: Path) -> bytes:
         return file.read()
 
 
+_CUT = " has lost its end; copy or download it anew"
+"""What is said of a zip archive that is not whole."""
+
+
 def seems(source: Path | bytes) -> str:
     """What a file is in place of what was expected, in words that follow its name; empty where that is not known."""
     if isinstance(source, Path):
         if is_zipfile(source) and _PROGRAM.search("\n".join(ZipFile(source).namelist())):
             return " is a program (TorchScript or torch.export), not weights; save the state_dict() of its model"
-        cut, misnamed = not is_zipfile(source), source.suffix != ".safetensors"
+        zipped = "" if is_zipfile(source) else _CUT
+        misnamed = source.suffix != ".safetensors"
         with open_file(source) as file:
             source = file.read(200)
     else:
-        cut = misnamed = False
+        zipped, misnamed = " is a zip archive, as Excel writes" if is_zipfile(BytesIO(source)) else _CUT, False
     start = source[:200].lstrip().lower()
     if not start:
         return " is empty"
@@ -92,8 +98,8 @@ def seems(source: Path | bytes) -> str:
         return " is a web page, not the file itself; download it anew"
     if start.startswith((b"ii*\0", b"mm\0*")):
         return " is a TIFF that is damaged, or has bands or numbers of an unknown kind; save it as RGB of 8 bits"
-    if start.startswith(b"pk\3\4"):  # a zip archive, as torch writes
-        return " has lost its end; copy or download it anew" * cut
+    if start.startswith(b"pk\3\4"):
+        return zipped
     if misnamed and source[8:10] == b'{"':
         return " is a safetensors file; name it .safetensors"
     return " is compressed; unpack it" if start.startswith(b"\x1f\x8b") else ""
@@ -301,7 +307,7 @@ def header_of(file: BinaryIO) -> tuple[dict[str, StoredArray], dict[str, str]]:
         for name, one in sorted(header.items(), key=lambda item: item[1]["data_offsets"]):
             kind, shape, begin = one["dtype"], tuple(one["shape"]), end
             if kind not in _DTYPES:
-                raise ValueError(f"{name} has the type {kind}; known are {', '.join(_DTYPES)}")
+                raise DataError(f"{file.name}: {name} has numbers of type {kind}; save them as float32")
             if any(type(length) is not int or length < 0 for length in shape):
                 raise ValueError(f"{name} has the shape {one['shape']}")
             end += math.prod(shape) * np.dtype(_DTYPES[kind]).itemsize

@@ -224,10 +224,10 @@ class Wordpieces(Tokenizer):
         return cls((*SPECIAL_PIECES, *frequent(counts, min_count)))
 
     @classmethod
-    def from_file(cls, path: Path, **settings: Any) -> Wordpieces:
-        """Read a `vocab.txt`: one piece per line. The settings are fields."""
+    def from_file(cls, path: Path) -> Wordpieces:
+        """Read a `vocab.txt`: one piece per line."""
         lines = text_in(content_of(path), path).split("\n")
-        return cls(tuple(lines[:-1] if lines[-1] == "" else lines), **settings)
+        return cls(tuple(lines[:-1] if lines[-1] == "" else lines))
 
     def words(self, ids: Sequence[int]) -> list[list[int]]:
         """The ids of an encoded caption by its words, without special pieces; a piece `##s` continues a word."""

@@ -161,6 +161,8 @@ def _tensor(given: Tensor | NDArray[np.number] | Sequence[int]) -> Tensor:
     """A tensor of the same values; a copy of an array that torch would not share: read-only, reversed, byte-swapped."""
     try:
         given = given.to_numpy() if hasattr(given, "to_numpy") else given  # of pandas
+        if isinstance(given, np.ma.MaskedArray):
+            raise TypeError("a mask would be lost; fill or leave out what it covers")
         if isinstance(given, np.ndarray) and not (
             given.flags.writeable and given.dtype.isnative and min(given.strides, default=0) >= 0
         ):

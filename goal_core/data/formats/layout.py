@@ -102,10 +102,26 @@ class Layout:
 
 
 def tree(root: Path) -> list[Path]:
-    """What lies below a folder, in order, but what is hidden and stores of goal-sweep: their figures are no data."""
-    below = sorted(one for one in root.rglob("*") if is_shown(one, root))
-    stores = {one.parent for one in below if one.name == "store.json" and b'"checksum"' in content_of(one)} - {root}
-    return [one for one in below if stores.isdisjoint((one, *one.parents))] if stores else below
+    """What lies below a folder, in order, but what is hidden and stores of goal-sweep: their figures are no data.
+
+    Links to folders are followed as far as :func:`check_links` allows.
+    """
+    found, left = list[Path](), [root]
+    while left:
+        folder = left.pop()
+        if folder.is_symlink() and folder != root:
+            check_links(root, [str(folder)])
+            if any(folder.samefile(above) for above in folder.parents if above.is_relative_to(root)):
+                raise DataError(f"{folder} is a link to a folder that holds it; remove it")
+        if not os.access(folder, os.R_OK | os.X_OK):
+            raise DataError(f"cannot read the folder {folder}: Permission denied")
+        inside = [
+            one for one in folder.iterdir() if not one.name.startswith(".") and one.name != "@eaDir"
+        ]  # Synology's
+        found += inside
+        left += [one for one in inside if one.is_dir()]
+    stores = {one.parent for one in found if one.name == "store.json" and b'"checksum"' in content_of(one)} - {root}
+    return sorted(one for one in found if not stores or stores.isdisjoint((one, *one.parents)))
 
 
 def below(root: Path) -> tuple[list[Path], list[Path]]:
@@ -113,11 +129,7 @@ def below(root: Path) -> tuple[list[Path], list[Path]]:
     if not root.is_dir():
         return [], [root]
     found = tree(root)
-    folders = [root, *(one for one in found if one.is_dir())]
-    for folder in folders:
-        if (folder.is_symlink() and folder != root) or not os.access(folder, os.R_OK | os.X_OK):
-            raise DataError(f"{folder} cannot be read: folders must be readable, and no links")
-    return folders, [one for one in found if not one.is_dir()]
+    return [root, *(one for one in found if one.is_dir())], [one for one in found if not one.is_dir()]
 
 
 def stamped(root: Path, files: Iterable[Path]) -> list[list[str | int]]:
@@ -154,11 +166,6 @@ def check_backslashes(root: Path, parents: Sequence[str], pictures: Collection[s
             for name in os.listdir(place) if os.access(place, os.R_OK) and place.is_dir() else ():
                 if "\\" in name and str(above / name.replace("\\", "/")) in pictures:
                     raise DataError(f"{place / name}: a backslash in a path means a folder; rename the file")
-
-
-def is_shown(path: Path, root: Path) -> bool:
-    """Whether a path below a root is hidden nowhere, as `.git`, macOS's `._3.png` and Synology's `@eaDir` are."""
-    return not any(part.startswith(".") or part == "@eaDir" for part in path.relative_to(root).parts)
 
 
 def pictures_in(files: Sequence[Path], said: list[str]) -> list[Path]:

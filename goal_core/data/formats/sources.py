@@ -90,15 +90,18 @@ def _recognised(path: Path, root: Path, config: SourceConfig, lines: list[str]) 
         return f"WebDataset shards: {len(shards)}", [*folders, *shards], rows, ("image",)
     if read := TABLES.get(path.suffix.lower().replace(".txt", ".csv") * (not folders)):  # as Kaggle's Flickr8k has it
         return f"table {path.name}", files, read(path, config, lines), ()
-    if folders and (tables := [one for one in files if one.suffix.lower() in TABLES]) and not {*texts} & {*files}:
+    tables = [one for one in files if folders and one.suffix.lower() in TABLES]
+    if tables and not {*texts} & {*files}:
         raise DataError(f"{path} is a folder with the table {tables[0]}; if that names the images, give its path")
+    if others := [*tables, *path.glob("metadata.json*")]:
+        lines.append(f"{others[0]} is not read, as text files beside the pictures hold the captions")
     if folders and pictures:
         owners = dict(zip(texts, pictures, strict=True))
         if shared := [(one, own) for own, one in zip(texts, pictures, strict=True) if owners[own] != one]:
             one, own = shared[0]
             raise DataError(f"{one} and {owners[own]} share the captions {own}; delete or rename one")
-        if lost := [one for one in files if one.suffix == ".txt" and one not in owners]:
-            lines.append(f"{len(lost):,} text files without a picture are not used, such as {lost[0]}")
+        if lost := [one for one in files if one.suffix.lower() == ".txt" and one not in owners]:
+            lines.append(f"{len(lost):,} text files are not used, such as {lost[0]}: of a.png it is a.txt")
         says, rows = "folder of pictures with a text file beside each", _beside(path, pictures, texts)
         return says, [*folders, *texts], rows, _COLUMNS
     folder = f"shards, a Hugging Face dataset (state.json) or pictures ({', '.join(layout.PICTURES)})"

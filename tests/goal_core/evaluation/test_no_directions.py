@@ -90,6 +90,8 @@ def test_rows_of_no_use_are_refused(row: list[float], said: str) -> None:
     images = units(20).index_put((torch.tensor(7),), torch.tensor(row)) if row else units(20).view(torch.int32)
     with pytest.raises(EmbeddingError, match=said):
         recall(images, units(20))
+    with pytest.raises(EmbeddingError, match="a mask would be lost"):
+        recall(np.ma.masked_array(units(20).numpy(), mask=False), units(20))
 
 
 REPEATS = {

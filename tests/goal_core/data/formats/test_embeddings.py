@@ -111,7 +111,7 @@ def test_both_layouts_are_the_same_data(tmp_path: Path) -> None:
         ({"shape": [6, 2**40]}, r"images must lie at \[\d+, \d+\]"),
         ({"data_offsets": [-8, 160]}, "images must lie at"),
         ({"data_offsets": [10**6, 10**6 + 168]}, "must lie at"),
-        ({"dtype": "BF16"}, "images has the type BF16; known are U8"),
+        ({"dtype": "BF16"}, "images has numbers of type BF16; save them as float32"),
         ({"dtype": ["F32"]}, "no whole safetensors file"),
     ],
 )

@@ -110,7 +110,10 @@ def test_ids_that_number_the_rows_in_another_order_are_refused(tmp_path: Path, i
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        ({"train/9.txt": b"lost"}, r"^1 text files without a picture .*9\.txt"),
+        ({"train/9.txt": b"lost"}, r"^1 text files are not used, .*9\.txt"),
+        ({"train/0.TXT": b"another dog"}, r"^1 text files are not used, .*0\.TXT"),
+        ({"metadata.csv": b"file_name,text\n"}, r"^.*metadata\.csv is not read, as text files"),
+        ({"metadata.jsonl": b"{}"}, r"^.*metadata\.jsonl is not read, as text files"),
         ({"val/8.txt": b"lost", "val/9.txt": b"too"}, r"^2 text files .*8\.txt"),
         ({"readme.txt": b"of whom"}, r"^1 text files .*readme\.txt"),
         ({"train/0.txt": b"0 0.5 0.5 0.1 0.1"}, "^1 of 2 captions of train and val contain no letter"),

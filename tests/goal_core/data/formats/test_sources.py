@@ -3,6 +3,7 @@
 import json
 import os
 import tarfile
+import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -140,6 +141,10 @@ def test_a_source_that_is_nothing_known_says_what_could_be(data: Path, tmp_path:
         opened(tmp_path / "empty")
     with pytest.raises(DataError, match="is no table"):
         opened(data / "dataset_tiny.json")
+    with zipfile.ZipFile(tmp_path / "book.csv", "w") as book:
+        book.writestr("xl/workbook.xml", "<workbook/>")
+    with pytest.raises(DataError, match=r"book\.csv is a zip archive, as Excel writes"):
+        opened(tmp_path / "book.csv")
     (tmp_path / "x.tar").write_bytes(b"no tar")
     with pytest.raises(DataError, match="not a whole, uncompressed tar file"):
         opened(tmp_path / "x.tar")
@@ -266,9 +271,29 @@ def test_files_that_are_damaged_missing_or_folders_are_said_without_an_error_num
     os.mkfifo(folder / "train/0003.txt")
     with pytest.raises(DataError, match=r"0003\.txt: it is not a file"):
         opened(folder)
-    (folder / "linked").symlink_to(folder / "train")
-    with pytest.raises(DataError, match="linked cannot be read"):
+    (folder / "train/0003.txt").unlink()
+    (folder / "train/round").symlink_to(folder)
+    with pytest.raises(DataError, match="round is a link to a folder that holds it"):
         opened(folder)
+
+
+@pytest.mark.parametrize("place", ["train", "val"])
+def test_a_linked_folder_of_pictures_is_followed_where_that_is_allowed(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str
+) -> None:
+    folder, elsewhere = as_folder(data), tmp_path / "elsewhere"
+    expected = opened(folder).fingerprint
+    (folder / place).rename(elsewhere)
+    (folder / place).symlink_to(elsewhere)
+    with pytest.raises(DataError, match=f"{place} is a link to .*GOAL_LINKED_DATA"):
+        opened(folder)
+    monkeypatch.setenv("GOAL_LINKED_DATA", f"/nowhere:{elsewhere}")
+    assert opened(folder).fingerprint == expected
+    monkeypatch.delenv("GOAL_LINKED_DATA")
+    elsewhere.rename(folder / ".kept")
+    (folder / place).unlink()
+    (folder / place).symlink_to(".kept")
+    assert opened(folder).fingerprint == expected
 
 
 @pytest.mark.parametrize(
