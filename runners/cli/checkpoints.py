@@ -295,7 +295,7 @@ def _pictures(folder: Path) -> list[Path]:
     """The pictures in a folder and below, in the order of their names; or the one picture."""
     if folder.is_file():
         return [folder]
-    inside = tree(folder)
+    inside = tree(folder) if folder.is_dir() else []
     found = [one for one in inside if one.suffix.lower() in PICTURES]
     if left := [one for one in inside if one.is_file() and one.suffix.lower() not in (*PICTURES, ".txt")]:
         warn(f"{len(left):,} files left out, of another format, such as {left[0]}")
