@@ -20,7 +20,7 @@ from goal_sweep.goal_core.evaluation.metrics import few_images
 from goal_sweep.goal_core.models.frameworks import brings_tokenizer, initial_weights_id
 from goal_sweep.runners.launch.tuning import describe, ends_of, replay
 from goal_sweep.runners.launch.view import SweepProgress
-from goal_sweep.runners.planning.processes import process_pool
+from goal_sweep.runners.planning.processes import apart
 from goal_sweep.runners.store import Store, TrainingStatus
 from goal_sweep.runners.tracking.uri import resolve_uri
 from goal_sweep.sweeps import ResolvedSweep, SweepConfig, Training
@@ -118,8 +118,7 @@ class OpenedSweep(ResolvedSweep):
             _check_weights(self.config, self.dataset)
             return
         # In a process of its own: a driver is small, and would keep torch and the models' memory to its end.
-        with process_pool(1) as pool:
-            pool.submit(_open_and_check_weights, self.config, self.store.indexes).result()
+        apart(_open_and_check_weights, self.config, self.store.indexes)
 
 
 def _open_and_check_weights(config: SweepConfig, indexes: Path) -> None:

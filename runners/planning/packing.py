@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -26,7 +27,7 @@ from goal_sweep.goal_core.training.config import StageConfig
 from goal_sweep.runners.execution.session import Resources
 from goal_sweep.runners.planning.devices import Devices, to_plan_for
 from goal_sweep.runners.planning.estimates import CORE, DEFAULT, Card, card_named, memory_mb, step_s
-from goal_sweep.runners.planning.processes import process_pool
+from goal_sweep.runners.planning.processes import apart
 from goal_sweep.runners.store import Store, TrainingStatus
 from goal_sweep.sweeps import SweepConfig, Training, Unit, pack
 from goal_sweep.sweeps.units import pack_chain
@@ -249,10 +250,10 @@ def measured(units: Iterable[Unit], speeds: Speeds, store: Store) -> dict[Kind, 
     config, found = speeds.config, dict[Kind, Speed]()
     at_once = to_plan_for(Resources.of(config.resources), None).count
     largest = {unit.kind: unit for unit in sorted(units, key=lambda unit: len(unit.trainings))}
-    with process_pool(at_once, tasks_each=1) as processes:
+    with ThreadPoolExecutor(at_once) as beside:
         for kind, unit in largest.items():
             plan = unit_plan(unit, store, config.resources, config.execution)
-            started = [processes.submit(_measure, plan, config.plugins) for _ in range(at_once)]
+            started = [beside.submit(apart, _measure, plan, config.plugins) for _ in range(at_once)]
             alone = statistics.fmean(one.result() for one in started) / (speeds.steps(unit.stage) * solo_times(unit))
             found[kind] = Speed(alone, "measured here")
     return found

@@ -1,24 +1,54 @@
-"""Processes beside this one, for work that needs a process of its own."""
+"""Work in a process of its own, for what would stay in this one: libraries, their memory, and plugins."""
 
 import os
 import signal
-from concurrent.futures import ProcessPoolExecutor
+import traceback
+from collections.abc import Callable
 from multiprocessing import get_context, parent_process
+from multiprocessing.connection import Connection
 from threading import Thread
+from typing import Any, TypeVar
+
+from goal_sweep.goal_core.basics.errors import GoalError
+
+T = TypeVar("T")
 
 
-def process_pool(count: int, *, tasks_each: int | None = None) -> ProcessPoolExecutor:
-    """Make a pool of processes. They end with this one, however it ends, and leave Ctrl-C to it.
+def apart(function: Callable[..., T], *arguments: Any) -> T:
+    """The result of a function in a process of its own, or its exception.
 
-    After ``tasks_each`` tasks a process is replaced.
+    The process ends with this one, however this one ends, and leaves Ctrl-C to it. Raises `GoalError` where it ends
+    without an answer, as where memory is short.
     """
-    # A forked process could not use CUDA.
-    return ProcessPoolExecutor(count, get_context("spawn"), _begin, max_tasks_per_child=tasks_each)
+    # Spawned, as a forked process could not use CUDA. Not of a pool: the semaphores of one need a third process, which
+    # has failed on a busy machine, and the launch with it.
+    context = get_context("spawn")
+    answers, sender = context.Pipe(duplex=False)
+    process = context.Process(target=_answer, args=(sender, function, arguments), daemon=True)
+    process.start()
+    sender.close()
+    with answers:
+        try:
+            result, error = answers.recv()
+        except EOFError:
+            process.join()
+            why = f"exit status {process.exitcode}"
+            raise GoalError(f"a process beside this one ended by itself ({why}); is there enough memory?") from None
+    process.join()
+    if error is not None:
+        raise error
+    return result  # type: ignore[no-any-return]  # what the function returns
 
 
-def _begin() -> None:
+def _answer(sender: Connection, function: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     Thread(target=_end_with_parent, daemon=True).start()
+    try:
+        answer: tuple[Any, Exception | None] = function(*arguments), None
+    except Exception as error:
+        error.add_note(traceback.format_exc())  # which is not sent along
+        answer = None, error
+    sender.send(answer)
 
 
 def _end_with_parent() -> None:

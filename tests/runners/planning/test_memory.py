@@ -1,6 +1,8 @@
 """The counted memory of a unit: against sizes that a person can check, and against a process that trains it."""
 
 import resource
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 from pathlib import Path
 
 import pytest
@@ -10,7 +12,6 @@ from goal_sweep.goal_core.training.speed import measure_speed
 from goal_sweep.runners.execution.worker import unit_plan
 from goal_sweep.runners.launch.opened import open_sweep
 from goal_sweep.runners.planning.estimates import disk_mb, memory_mb
-from goal_sweep.runners.planning.processes import process_pool
 from goal_sweep.sweeps import Unit, load_sweep, pack
 from tests.helpers.paths import SCENES
 from tests.helpers.planning_cases import published_speeds, unit_of
@@ -73,7 +74,7 @@ def test_the_count_is_near_what_a_process_takes(tmp_path: Path, stage: int) -> N
     ]
     sweep = open_sweep(load_sweep(SCENES, settings))
     unit = Unit(trainings=pack(sweep.by_stage[stage], sweep.config.execution)[0].trainings[:2])
-    with process_pool(1) as process:
+    with ProcessPoolExecutor(1, get_context("spawn")) as process:
         plan = unit_plan(unit, sweep.store, sweep.config.resources, sweep.config.execution)
         process.submit(measure_speed, plan, sweep.dataset).result()
         taken_mb = process.submit(resource.getrusage, resource.RUSAGE_SELF).result().ru_maxrss * 1024 / 1e6

@@ -1,28 +1,55 @@
-"""A pool's processes end with the process that made it."""
+"""Work in a process of its own: its answers, its errors, and its end."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+from goal_sweep.goal_core.basics.errors import DataError, GoalError
 from goal_sweep.goal_core.basics.machine import is_taken
+from goal_sweep.runners.planning.processes import apart
 from tests.helpers.until import until
 
-POOL = """
-import os, time
-from goal_sweep.runners.planning.processes import process_pool
+WAITING = """
+import os, sys, time
+from goal_sweep.runners.planning.processes import apart
+
+def wait(path):
+    with open(path, "w") as file:
+        file.write(str(os.getpid()))
+    os.replace(path, path + ".done")
+    time.sleep(600)
 
 if __name__ == "__main__":
-    pool = process_pool(1)
-    print(pool.submit(os.getpid).result(), flush=True)
-    time.sleep(600)
+    apart(wait, sys.argv[1])
 """
 
 
-def test_a_process_of_a_pool_ends_when_its_maker_is_killed(tmp_path: Path) -> None:
-    (script := tmp_path / "pool.py").write_text(POOL)
-    with subprocess.Popen([sys.executable, str(script)], stdout=subprocess.PIPE, text=True) as maker:
-        assert maker.stdout is not None
-        pid = int(maker.stdout.readline())
+def refuse(path: Path) -> None:
+    raise DataError(f"{path} is missing")
+
+
+def test_an_answer_or_an_error_comes_from_another_process() -> None:
+    assert apart(os.getpid) != os.getpid()
+    with pytest.raises(DataError) as caught:
+        apart(refuse, Path("a.png"))
+    assert str(caught.value) == "a.png is missing"
+    assert "in refuse" in "".join(caught.value.__notes__)
+
+
+def test_a_process_that_ends_without_an_answer_is_one_line() -> None:
+    with pytest.raises(GoalError, match=r"ended by itself \(exit status 7\); is there enough memory\?"):
+        apart(os._exit, 7)
+
+
+def test_a_process_ends_when_its_maker_is_killed(tmp_path: Path) -> None:
+    (script := tmp_path / "waiting.py").write_text(WAITING)
+    told = tmp_path / "pid.done"
+    with subprocess.Popen([sys.executable, str(script), str(tmp_path / "pid")]) as maker:
+        until(told.is_file)
+        pid = int(told.read_text())
         assert is_taken(pid)
         maker.kill()
     until(lambda: not is_taken(pid))
