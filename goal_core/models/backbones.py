@@ -188,7 +188,7 @@ def _torchvision_network(config: BackboneConfig, image_size: int, cells: bool) -
 
     name, sizes = config.name.removeprefix(weights.TORCHVISION), {}
     if config.name not in (known := weights.torchvision_names()):
-        listed = f"`goal-sweep backbones '{weights.TORCHVISION}*'` lists all"
+        listed = "`torchvision.models.list_models()` lists all"
         raise WeightsError(f"unknown backbone {config.name!r}{nearest(config.name, known)}; {listed}")
     if cells:
         raise WeightsError(f"backbone {config.name!r} gives a vector of an image, and no cells; take one of timm")

@@ -40,7 +40,7 @@ def check_architecture(name: str) -> None:
     if not timm.is_model(name.split(".")[0]):
         known = timm.list_models()
         own = "One of your own needs its plugin: `plugins` in a sweep, --plugin where a model is used"
-        listed = f"`goal-sweep backbones` lists all {len(known)}. {own}"
+        listed = f"`timm.list_models()` lists all {len(known)}. {own}"
         raise WeightsError(f"unknown timm backbone {name!r}{nearest(name.partition('.')[0], known)}; {listed}")
 
 

@@ -1,6 +1,5 @@
-"""What there is to choose from: the commands `objectives`, `backbones` and `schema`."""
+"""What there is to choose from: the commands `objectives` and `schema`."""
 
-import fnmatch
 import json
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
@@ -12,9 +11,7 @@ import typer
 from numpy.typing import NDArray
 from rich.table import Table
 
-from goal_sweep.goal_core.basics.errors import GoalError, nearest
 from goal_sweep.goal_core.basics.files import new_file
-from goal_sweep.goal_core.models.weights import TORCHVISION, timm_library, torchvision_names
 from goal_sweep.goal_core.objectives import VARIANTS, list_objectives, pair_weights, triplet_weights
 from goal_sweep.runners.cli.options import AsJson
 from goal_sweep.runners.cli.output import Force, Output, console
@@ -51,31 +48,6 @@ def objectives(
         print(json.dumps(rows, indent=2))
     else:
         console.print(table)
-
-
-@listing.command()
-def backbones(
-    glob: Annotated[str, typer.Argument(help="Names to list, such as 'resnet50*'.")] = "*", as_json: AsJson = False
-) -> None:
-    """List timm's image backbones, each with the tags of its pretrained weights, of which the first is the default.
-
-    'torchvision:*' lists those of torchvision, whose weights are a file.
-
-    Example: goal-sweep backbones 'vit_base*'
-    """
-    timm, of_torchvision = timm_library(), torchvision_names() if glob.startswith(TORCHVISION) else []
-    found = fnmatch.filter(of_torchvision, glob) if of_torchvision else timm.list_models(glob)
-    tags: dict[str, list[str]] = {name: [] for name in found}
-    if not tags:
-        raise GoalError(f"there is no backbone {glob!r}{nearest(glob, of_torchvision or timm.list_models())}")
-    for name, _, tag in (full.partition(".") for full in timm.list_pretrained(f"{glob}.*")):
-        tags.setdefault(name, []).append(tag)
-    if as_json:
-        print(json.dumps(tags, indent=2))
-        return
-    without = "weights: a file" if of_torchvision else "no pretrained weights"
-    for name, of_weights in tags.items():
-        console.print(f"{name}  {', '.join(filter(None, of_weights)) or without}")
 
 
 @listing.command()

@@ -32,19 +32,6 @@ def test_the_figures_are_drawn_and_named(tmp_path: Path, capsys: pytest.CaptureF
     assert all((tmp_path / "new" / name).read_bytes().startswith(b"\x89PNG") for name in names)
 
 
-def test_backbones_are_listed_with_their_weights(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["backbones", "resnet50*", "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert "a1_in1k" in found["resnet50"]
-    assert all(name.startswith("resnet50") for name in found)
-    assert run(["backbones", "resnat50"]) == 2
-    assert "'resnat50' (did you mean 'resnet50'?)" in capsys.readouterr().err
-    assert run(["backbones", "torchvision:resnet*"]) == 0
-    assert capsys.readouterr().out.splitlines()[-1].startswith("torchvision:resnet50  ")
-    assert run(["backbones", "torchvision:resnat50"]) == 2
-    assert "did you mean 'torchvision:resnet50'?" in capsys.readouterr().err
-
-
 def test_the_schema_is_json_or_a_page(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["schema"]) == 0
     assert "stages" in json.loads(capsys.readouterr().out)["properties"]
