@@ -104,9 +104,12 @@ def test_runs_that_share_no_seed_are_not_tested() -> None:
 def test_runs_that_agree_up_to_rounding_are_no_evidence_of_how_runs_differ() -> None:
     values = pd.DataFrame(50.0, index=[1, 2, 3], columns=COLUMNS) + np.array([[0.1], [0.2], [0.4]])
     values[WINNER] += 0.1
-    found = compare(values)
-    assert found.differences[WINNER, BASELINE].estimate == pytest.approx(0.1)
-    assert len(found.untested) == 14
+    above = np.nextafter(0.3, 1)  # so that the variance of a difference is a little below 0
+    covariance = pd.DataFrame(np.where(np.eye(len(COLUMNS)), 0.3, above), COLUMNS, COLUMNS)
+    for images in (None, covariance):
+        found = compare(values, images)
+        assert found.differences[WINNER, BASELINE].estimate == pytest.approx(0.1)
+        assert len(found.untested) == 14
 
 
 def test_an_unstable_objective_has_a_wide_interval() -> None:
