@@ -16,6 +16,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from types import FrameType
 from typing import Any
 
@@ -144,7 +145,11 @@ def watch_over(command: list[str]) -> int:
             signal.signal(number, lambda received, frame: launch.send_signal(received))
     if (status := _wait(launch)) >= _OWN:
         return status - _OWN
-    print("this launch was ended, by Ray or from outside; the same command continues", file=sys.stderr, flush=True)
+    how = f"signal {-status}" if status < 0 else f"status {status}"
+    said = [f"this launch was ended, by Ray or from outside ({how}); the same command continues"]
+    folders = Path(os.environ.get("RAY_TMPDIR") or "/tmp").glob(f"goal-ray-*-{launch.pid}/session_latest/logs")
+    said += [f"what Ray says of it, until the next launch, is in {one}" for one in folders]
+    print(*said, sep="\n", file=sys.stderr, flush=True)
     return STOPPED
 
 
@@ -159,6 +164,7 @@ def _wait(launch: subprocess.Popen[bytes]) -> int:
             return launch.wait(_RAY_LOOK_S)
         dead_s = dead_s + _RAY_LOOK_S if _lacks_ray(launch.pid) else 0.0
         if dead_s > _RAY_DEAD_S:
+            print("a process of Ray has ended, so this launch ends", file=sys.stderr, flush=True)
             launch.kill()
 
 

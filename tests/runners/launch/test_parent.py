@@ -33,7 +33,7 @@ BEGIN
 with open("starts", "a") as file:
     file.write(f"{os.getpid()} {' '.join(sys.argv[1:])}\\n")
 """
-ENDED = "this launch was ended, by Ray or from outside; the same command continues\n"
+ENDED = "this launch was ended, by Ray or from outside ({}); the same command continues\n"
 
 
 def start(folder: Path, launch: str, *words: str, begin: str = "", **options: Any) -> subprocess.Popen[str]:
@@ -70,10 +70,29 @@ def test_a_launch_that_ends_by_itself_ends_with_its_status(status: int, tmp_path
     assert end_of(tmp_path, f"sys.exit(signals.own_status({status}))") == (status, "", [""])
 
 
-@pytest.mark.parametrize("end", ["os._exit(1)", "os.abort()", "os.kill(os.getpid(), 9)", "os._exit(0)"])
-def test_a_launch_that_ends_without_a_word_is_unfinished(end: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("end", "how"),
+    [
+        ("os._exit(1)", "status 1"),
+        ("os.abort()", "signal 6"),
+        ("os.kill(os.getpid(), 9)", "signal 9"),
+        ("os._exit(0)", "status 0"),
+    ],
+)
+def test_a_launch_that_ends_without_a_word_is_unfinished(end: str, how: str, tmp_path: Path) -> None:
     """Also if it looks like a success, which only the launch itself can know."""
-    assert end_of(tmp_path, end, "launch", "x") == (75, ENDED, ["launch x"])
+    assert end_of(tmp_path, end, "launch", "x") == (75, ENDED.format(how), ["launch x"])
+
+
+def test_what_ray_has_written_of_a_launch_that_it_ended_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RAY_TMPDIR", str(tmp_path))
+    logs = f"{tmp_path}/goal-ray-0-PID/session_latest/logs"
+    made = f"os.makedirs({logs!r}.replace('PID', str(os.getpid()))); os._exit(1)"
+    said = end_of(tmp_path, made)[1].splitlines()
+    pid = started(tmp_path)
+    assert said[1:] == [f"what Ray says of it, until the next launch, is in {logs.replace('PID', str(pid))}"]
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
@@ -89,7 +108,7 @@ def test_a_launch_that_ends_without_a_word_after_a_signal_is_unfinished(tmp_path
     process = start(tmp_path, "time.sleep(600)", begin="signal.signal(signal.SIGTERM, lambda *_: os._exit(1))")
     started(tmp_path)
     process.terminate()
-    assert process.communicate(timeout=120)[1] == ENDED
+    assert process.communicate(timeout=120)[1] == ENDED.format("status 1")
     assert process.returncode == 75
 
 
@@ -117,4 +136,5 @@ os.symlink(sys.executable, "raylet")
 dead = __import__("subprocess").Popen(["./raylet", "-c", ""])
 time.sleep(600)
 """
-    assert end_of(tmp_path, launch, "words") == (75, ENDED, ["words"])
+    said = f"a process of Ray has ended, so this launch ends\n{ENDED.format('signal 9')}"
+    assert end_of(tmp_path, launch, "words") == (75, said, ["words"])
