@@ -46,7 +46,7 @@ def test_the_sweep_of_the_tutorial_opens_on_pictures_and_a_table(tmp_path: Path,
         Image.new("RGB", (16, 16), (6 * n, 0, 0)).save(f"photos/pictures/{n:04}.png")
     (text,) = (text for language, text in FENCED.findall(page) if language == "yaml")
     Path("photos.yaml").write_text(text)
-    sweep = open_sweep(load_sweep("photos.yaml", ["model.backbones.0.weights=random", "stages.frozen.batch_size=8"]))
+    sweep = open_sweep(load_sweep("photos.yaml", ["model.backbones.0.weights=random"]))
     sweep.check_trainable()
     assert len(sweep.trainings) == 45
     assert all(sweep.dataset.splits[split].captions for split in ("train", "val", "test"))

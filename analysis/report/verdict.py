@@ -74,7 +74,7 @@ def _unsettled(inputs: Inputs) -> list[tuple[Answer, Objective, int | None]]:
 
 
 def _price(inputs: Inputs, trained: Sequence[Answer]) -> str:
-    """For example "About 7 more seeds (51 minutes of device time) would settle con/nca against con/con."."""
+    """For example "About 7 more seeds (51 minutes of device time) would settle con/nca against con/con, if …"."""
     unsettled, more = _unsettled(inputs), more_seeds(inputs)
     if not unsettled:
         return ""
@@ -90,7 +90,7 @@ def _price(inputs: Inputs, trained: Sequence[Answer]) -> str:
     took = (runs["seconds"] + runs["val_s"].fillna(0)).groupby([runs["backbone"], runs["stage"]]).transform("mean")
     time = took.sum(skipna=False) * more / seeds
     cost = "" if isnan(time) else f" ({duration_text(time)} of device time)"
-    return f"About {count_text(more, 'more seed')}{cost} would settle {what}."
+    return f"About {count_text(more, 'more seed')}{cost} would settle {what}, if means and spreads stay."
 
 
 def _use(answer: Answer) -> str:

@@ -26,6 +26,7 @@ from goal_sweep.goal_core.data.transforms import transform_of
 from goal_sweep.goal_core.evaluation.recalls import CHUNK, embed_captions
 from goal_sweep.goal_core.models.heads import Encoder
 from goal_sweep.goal_core.objectives.stats import describe_unsound, no_unit_vectors
+from goal_sweep.goal_core.objectives.variants import objective_name
 
 _UNKNOWN = "𒀀"
 """A word, in cuneiform, that no vocabulary has."""
@@ -43,6 +44,11 @@ class RetrievalModel:
         self.description: ModelDescription = trained.description
         self._path, self._epoch, self._encoder = path, trained.epoch, encoder
         encoder.train(False)
+
+    def __repr__(self) -> str:
+        own = self.description
+        name = objective_name(own.objective["pair"], own.objective["triplet"])
+        return f"<{type(self).__name__} {name} seed {own.seed} ({own.stage}), epoch {self._epoch}: {self._path}>"
 
     def encode_images(self, images: Iterable[Picture]) -> NDArray[np.float32]:
         """Unit vectors (N, D) float32 of pictures, which are resized and cropped, or stretched, as in evaluation.
@@ -97,7 +103,7 @@ class RetrievalModel:
         """
         query = self._embed_texts([text], is_known=True)[0]
         if unknown := self.unknown_words(text):
-            warn(f"{self._path} does not know {', '.join(unknown)}")
+            warn(f"words that {self._path} does not know: {', '.join(map(repr, unknown))}")
         if np.ndim(images) != 2 or len(query) != np.shape(images)[1]:
             raise DataError(f"images must be (N, {len(query)}), got {tuple(np.shape(images))}")
         if top < 1:

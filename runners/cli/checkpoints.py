@@ -6,6 +6,7 @@ import re
 import sys
 import warnings
 from collections.abc import Sequence
+from contextlib import nullcontext
 from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -15,7 +16,7 @@ import typer
 from numpy.typing import NDArray
 
 from goal_sweep.goal_core.basics.atomic import replace_bytes, replace_with
-from goal_sweep.goal_core.basics.errors import GoalError, printable, warn
+from goal_sweep.goal_core.basics.errors import GoalError, listening, printable, warn
 from goal_sweep.goal_core.basics.files import new_file
 from goal_sweep.goal_core.basics.registry import run_plugins
 from goal_sweep.goal_core.data import SPLIT_NAMES, index_parts
@@ -80,23 +81,25 @@ def evaluate(
         raise GoalError("give --data or --root: the folder of other data stands in their sweep")
     if data is not None and not is_named_sweep(data):
         raise GoalError(f"--data takes a sweep file (.yaml), whose data are used; got {data}")
-    files = models_of(model, set_, store, trusted=trust_plugins, seeds=ensemble or 1)
+    files, said = models_of(model, set_, store, trusted=trust_plugins, seeds=ensemble or 1), list[str]()
     if len(files) > 1 and (weights is not None or data is not None):
         option = "--weights" if data is None else "--data"
         raise GoalError(f"{option} needs a single checkpoint, got {len(files)}; evaluate them one by one or without it")
     if len(files) == 1:
         other = None if data is None else load_data(data)
         needed = SPLIT_NAMES if data is None else (split,)
-        opened = open_checkpoint(files[0], root=root, weights=weights, device=device, data=other, splits=needed)
+        with listening(said.append) if as_json else nullcontext():
+            opened = open_checkpoint(files[0], root=root, weights=weights, device=device, data=other, splits=needed)
         result = opened.evaluate(split)
     else:
         result = evaluate_ensemble((open_checkpoint(path, root=root, device=device) for path in files), split)
+    notes = () if data is None else opened.dataset.notes
     if as_json:
-        print(json.dumps(result, indent=2))
+        print(json.dumps({**result, "warnings": [*said, *notes]}, indent=2))
         return
     of = "" if data is None else f" of {result['data']}; trained on {result['trained_on']}"
     console.print(f"{split}: {result['images']} images, {result['captions']} captions{of}")
-    for note in () if data is None else opened.dataset.notes:
+    for note in notes:
         console.print(f"data: {note}")
     console.print(" " * 17 + "".join(f"{name:>9s}" for name in _HEADINGS))
     members = result.get("members", [result])

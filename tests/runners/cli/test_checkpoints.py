@@ -56,7 +56,7 @@ def test_pictures_are_searched_and_shown(
     said: list[str] = []
     with listening(said.append):
         assert run(["search", str(cell), "qqq square", *where[:2]]) == 0
-    assert said == [f"{cell} does not know qqq"]
+    assert said == [f"words that {cell} does not know: 'qqq'"]
     assert run(["search", str(cell), "qqq, zzz", *where[:2]]) == 2
     assert "knows no word of 'qqq, zzz'" in capsys.readouterr().err
     assert "<b>" not in text
@@ -231,7 +231,9 @@ def test_a_cell_is_evaluated_on_a_table_that_has_one_split(
         f"data: {{format: source, name: bare, root: {pictures}/captions.csv, image: {{size: 32, resize: 32}}}}\n"
     )
     assert run(["evaluate", str(cell), "--data", str(tmp_path / "data.yaml"), "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["data"] == "bare"
+    told = json.loads(capsys.readouterr().out)
+    assert told["data"] == "bare"
+    assert "no split is given, so all images are test" in told["warnings"]
     assert run(["evaluate", str(cell), "--data", str(tmp_path / "data.yaml")]) == 0
     said = capsys.readouterr().out
     assert f"test: {len(names)} images" in said
