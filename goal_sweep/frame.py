@@ -56,7 +56,7 @@ def frame_of(found: SweepResults, *, by_epoch: bool = False) -> pd.DataFrame:
     if by_epoch:
         names = [name.removeprefix(EPOCHS) for name in found.table.column_names if name.startswith(EPOCHS)]
         return found.epochs(frame, [name for name in names if name != "epoch"])
-    frame = with_numbers(frame)
+    frame = with_numbers(frame).drop(columns="state")
     places = zip(frame.pop("store"), frame["checkpoint"], strict=True)
     frame["checkpoint"] = [os.path.join(store, path) if path else "" for store, path in places]
     return frame.reset_index(drop=True)
