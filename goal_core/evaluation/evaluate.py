@@ -107,10 +107,9 @@ def open_checkpoint(
             data = replace(data, val_share=0.0, test_share=1.0)
         description = replace(description, data=data)
     dataset = open_dataset(description.data, indexes or own_indexes(), needed=splits)
-    if data is None and dataset.fingerprint != description.data_fingerprint:
-        are = f"fingerprint {dataset.fingerprint}, not {description.data_fingerprint}"
-        raise DataError(f"the data is not what the cell was trained on: {are}")
-    if data is not None:
+    if data is None:
+        check_same_data(dataset, description)
+    else:
         words, chosen = description.vocabulary, [dataset.splits[name] for name in splits]
         for split in chosen:
             if again := _trained_on(trained, split):
@@ -126,6 +125,14 @@ def open_checkpoint(
         dataset=dataset,
         trained_on=trained.description.data.name,
     )
+
+
+def check_same_data(dataset: Dataset, description: ModelDescription) -> None:
+    """Check that data are those that a model was trained on, to the byte; else a `DataError`."""
+    if dataset.fingerprint != description.data_fingerprint:
+        are = f"fingerprint {dataset.fingerprint}, not {description.data_fingerprint}"
+        where = f" in {description.data.root}" if description.data.root else ""
+        raise DataError(f"the data{where} is not what the cell was trained on: {are}")
 
 
 def _trained_on(trained: TrainedModel, split: Split) -> int:

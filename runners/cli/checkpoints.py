@@ -89,10 +89,13 @@ def evaluate(
         other = None if data is None else load_data(data)
         needed = SPLIT_NAMES if data is None else (split,)
         with listening(said.append) if as_json else nullcontext():
-            opened = open_checkpoint(files[0], root=root, weights=weights, device=device, data=other, splits=needed)
+            path, own = files[0]
+            opened = open_checkpoint(path, root=root or own, weights=weights, device=device, data=other, splits=needed)
         result = opened.evaluate(split)
     else:
-        result = evaluate_ensemble((open_checkpoint(path, root=root, device=device) for path in files), split)
+        result = evaluate_ensemble(
+            (open_checkpoint(path, root=root or own, device=device) for path, own in files), split
+        )
     notes = () if data is None else opened.dataset.notes
     if as_json:
         print(json.dumps({**result, "warnings": [*said, *notes]}, indent=2))
@@ -148,7 +151,7 @@ def embed(
         raise GoalError("give --images or --texts")
     out = new_file(out if out.suffix == ".npy" else Path(f"{out}.npy"), force=force)
     listed = new_file(Path(f"{out}.txt"), force=force, read=[texts] if texts else ())
-    checkpoint = model_of(model, set_, store, trusted=trust_plugins)
+    checkpoint = model_of(model, set_, store, trusted=trust_plugins).path
     trained = load_model(checkpoint, weights=weights, device=device, plugins=plugin or ())
     if texts is None:
         names = [str(path) for path in _pictures(images or Path())]
@@ -200,14 +203,14 @@ def search(
     if not model or not text.strip():
         raise GoalError("give a sentence to look for, in quotes, after the model")
     names = [] if images is None else [str(path) for path in _pictures(images)]
-    checkpoint = model_of(model, set_, store, trusted=trust_plugins)
+    checkpoint, root = model_of(model, set_, store, trusted=trust_plugins)
     page = page and new_file(page, force=force, read=[checkpoint, *map(Path, names)])
     if page and page.suffix.lower() not in (".html", ".htm"):
         raise GoalError(f"{page}: a page is HTML; give it a name that ends in .html")
     trained = load_model(checkpoint, weights=weights, device=device, plugins=plugin or ())
     captions = [""] * len(names)
     if images is None:
-        names, captions, rows = _test_images(trained)
+        names, captions, rows = _test_images(trained, root)
     else:
         rows = trained.encode_images(names)
     found = [(names[index], captions[index], near) for index, near in trained.search(text, rows, top)]
@@ -244,7 +247,7 @@ def export(
     if [onnx, torch, safetensors].count(None) != 2:
         raise GoalError("give one of --onnx, --torch and --safetensors")
     kind: Kind = "torch" if onnx is None else "onnx"
-    checkpoint = model_of(model, set_, store, trusted=trust_plugins)
+    checkpoint = model_of(model, set_, store, trusted=trust_plugins).path
     folder = onnx or torch or Path()
     for file in [safetensors] if safetensors else [folder / name for name in file_names(kind)]:
         new_file(file, force=force, read=[*checkpoint.glob("*"), checkpoint])
@@ -307,9 +310,14 @@ def _pictures(folder: Path) -> list[Path]:
     return found
 
 
-def _test_images(model: "RetrievalModel") -> tuple[list[str], list[str], NDArray[np.float32]]:
+def _test_images(model: "RetrievalModel", root: str | None) -> tuple[list[str], list[str], NDArray[np.float32]]:
     """The names of the test images of the data that a model was trained on, their first captions and embeddings."""
-    split = open_dataset(model.description.data, own_indexes(), needed=("test",)).splits["test"]
+    from goal_sweep.goal_core.evaluation.evaluate import check_same_data
+
+    description = model.description.moved(root=root, weights=None)
+    dataset = open_dataset(description.data, own_indexes(), needed=("test",))
+    check_same_data(dataset, description)
+    split = dataset.splits["test"]
     rows = []
     for part in index_parts(split.num_images, _AT_ONCE):
         if model.description.data.image is None:

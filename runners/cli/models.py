@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
@@ -39,10 +39,19 @@ Models = Annotated[list[str], _argument(help=f"{_HELP} Several are evaluated as 
 ModelAndText = Annotated[list[str], _argument(metavar=f"{_MODEL} TEXT", help=f"{_HELP} Then what to look for.")]
 
 
+class Chosen(NamedTuple):
+    """A trained model that a command line names."""
+
+    path: Path
+    """Its checkpoint."""
+    root: str | None = None
+    """Where its sweep says that the data are; None of a checkpoint by its path, which says where they were."""
+
+
 def models_of(
     words: Sequence[str], set_: list[str] | None, store: str | None, *, trusted: bool = False, seeds: int = 1
-) -> list[Path]:
-    """The checkpoints that a command line names. A line on stderr says what was chosen of each sweep.
+) -> list[Chosen]:
+    """The models that a command line names. A line on stderr says what was chosen of each sweep.
 
     A sweep's plugins are run. Of a store in a bucket, the chosen checkpoints are fetched to this machine.
 
@@ -54,7 +63,7 @@ def models_of(
     Raises:
         GoalError: a word is none of these, or a sweep has no such model that is finished.
     """
-    found, left, sweeps = list[Path](), [*words], 0
+    found, left, sweeps = list[Chosen](), [*words], 0
     while left:
         word = left.pop(0)
         if is_named_sweep(word):
@@ -64,7 +73,7 @@ def models_of(
         elif Path(f"{word}.yaml").is_file():
             raise GoalError(f"{word} is no checkpoint; did you mean {word}.yaml?")
         elif Path(word).exists():
-            found.append(Path(word))
+            found.append(Chosen(Path(word)))
         else:
             what = "is neither a checkpoint that exists nor a sweep (FILE.yaml or a shipped one)"
             raise GoalError(f"{word} {what}{nearest(word, list_shipped())}")
@@ -73,14 +82,14 @@ def models_of(
     return found
 
 
-def model_of(words: Sequence[str], set_: list[str] | None, store: str | None, *, trusted: bool = False) -> Path:
-    """The one checkpoint that a command line names; else as `models_of`."""
+def model_of(words: Sequence[str], set_: list[str] | None, store: str | None, *, trusted: bool = False) -> Chosen:
+    """The one model that a command line names; else as `models_of`."""
     if words and not is_named_sweep(words[0]):
         models_of(words[:1], None, None)  # which says what is wrong with it
     if len(words) > (2 if words and is_named_sweep(words[0]) else 1):
         raise GoalError(f"give one model, a checkpoint or SWEEP [OBJECTIVE], got: {' '.join(words)}")
-    (path,) = models_of(words, set_, store, trusted=trusted)
-    return path
+    (chosen,) = models_of(words, set_, store, trusted=trusted)
+    return chosen
 
 
 def stored_results(config: SweepPlaces) -> SweepResults:
@@ -132,7 +141,7 @@ def trained_results(config: SweepConfig, sweep: SweepArguments) -> SweepResults:
     return found if runs.empty else replace(found, runs=runs)
 
 
-def _best(sweep: SweepArguments, objective: str, seeds: int) -> list[Path]:
+def _best(sweep: SweepArguments, objective: str, seeds: int) -> list[Chosen]:
     from goal_sweep.analysis.results import best_runs
     from goal_sweep.goal_core.evaluation.metrics import RSUM
 
@@ -143,7 +152,7 @@ def _best(sweep: SweepArguments, objective: str, seeds: int) -> list[Path]:
         raise GoalError(f"{has}; train others: {sweep.command('launch')}")
     for run in best[:seeds].to_dict("records"):
         folder = store.folder_of(run["cell"], run["stage"], run["training"])
-        paths.append(folder.path(BEST))
+        paths.append(Chosen(folder.path(BEST), config.data.root))
         said = f"best on val: {run['name']}, val rsum {run[RSUM.val]:.1f}, {store.storage.shown(folder.place(BEST))}"
         print(printable(said), file=sys.stderr)
     return paths

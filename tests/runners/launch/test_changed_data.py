@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from goal_sweep.runners.cli.app import run
 from goal_sweep.runners.launch.opened import OpenedSweep, open_sweep
 from goal_sweep.sweeps import load_sweep
 from tests.helpers.disturbed import SWEEP, calm_results, disturbed, swap, sweep_in
@@ -57,6 +58,31 @@ def test_data_that_were_edited_for_good_are_other_cells(tmp_path: Path, monkeypa
     assert results(edited) != results(sweep)
     swap(tmp_path / "run")
     assert launch(sweep_in(tmp_path / "run", "none", ONE_STAGE), monkeypatch).found_nothing_to_do
+
+
+def test_a_sweep_is_evaluated_on_the_data_that_it_names_now(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """They must be those that it was trained on; a checkpoint by its path knows only where they were."""
+    folder = tmp_path / "run"
+    assert launch(sweep_in(folder, "none", ONE_STAGE), monkeypatch).status == 0
+    sweep, settings = str(folder / "tiny.yaml"), ["--store", str(folder / "store"), "--set", ONE_STAGE, "--set"]
+
+    def told(words: list[str], data: str) -> tuple[int, str, str]:
+        status = run([*words, *settings, f"data.root={folder / data}"])
+        return status, *capsys.readouterr()
+
+    shutil.copytree(folder / "data", folder / "copy")
+    captions(folder / "copy")
+    for words in (["evaluate", sweep], ["search", sweep, "a number"]):
+        before = told(words, "data")
+        assert before[0] == 0
+        for data, said in (("copy", "copy is not what the cell was trained on"), ("none", "not found")):
+            status, _, errors = told(words, data)
+            assert (status, said in errors) == (2, True), errors
+        (folder / "data").rename(folder / "moved")
+        assert told(words, "moved")[1].replace("/moved/", "/data/") == before[1]
+        (folder / "moved").rename(folder / "data")
 
 
 def replaced(path: Path, content: bytes) -> None:
