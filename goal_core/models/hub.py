@@ -38,11 +38,11 @@ T = TypeVar("T")
 class Towers(nn.Module):
     """Both towers of a model such as CLIP or SigLIP, with their projections."""
 
-    def __init__(self, model: Any) -> None:
+    def __init__(self, model: Any, pad: int) -> None:
         super().__init__()
         self.model, text, size = model, model.config.text_config, model.config.vision_config.image_size
         # SigLIP reads the last state of captions that are padded to the full length, with nothing masked.
-        self._pad: int | None = text.pad_token_id if model.config.model_type.startswith("siglip") else None
+        self._pad: int | None = pad if model.config.model_type.startswith("siglip") else None
         self._longest: int = text.max_position_embeddings
         # CLIP reads the state of a caption's end, which sees only what comes before; a mask would wait for the device.
         self._masks = model.config.model_type != "clip"
@@ -81,8 +81,10 @@ def build_dual(config: BackboneConfig, *, image_size: int) -> ImageBackbone:
     if (own := model.config.vision_config.image_size) != image_size:
         raise ConfigError(f"{config.weights!r} sees images of {own} px, got {image_size}; set data.image.size: {own}")
     settings = _settings_of(config.weights, "preprocessor_config.json")
+    settings = settings or _settings_of(config.weights, "processor_config.json").get("image_processor", {})
     mean, std = settings.get("image_mean", CLIP_MEAN), settings.get("image_std", CLIP_STD)
-    return ImageBackbone(Towers(model), mean=mean, std=std)
+    pad = _tokenizer_of(config.weights)[1]  # the configuration of many a SigLIP names another
+    return ImageBackbone(Towers(model, pad), mean=mean, std=std)
 
 
 def build_encoder(weights: str, vocab_size: int) -> nn.Module:
@@ -142,7 +144,7 @@ def tokenizer_of(encoder: str, words: Callable[[], T]) -> T | Subwords:
 
 def subwords_of(weights: str) -> Subwords:
     """The tokenizer of a model of the library, which cuts captions to what the model can read."""
-    sizes, tokenizer = _sizes_and_tokenizer(weights)
+    sizes, (tokenizer, _) = _sizes_of(weights), _tokenizer_of(weights)
     text = getattr(sizes, "text_config", sizes)
     if sizes.model_type == "clip" and (ids := tokenizer.encode("a photo").ids):
         end = max(ids) if text.eos_token_id == 2 else text.eos_token_id  # OpenAI's own say 2 for the highest id
@@ -155,12 +157,13 @@ def subwords_of(weights: str) -> Subwords:
     return Subwords(tokenizer.to_str())
 
 
-def _sizes_and_tokenizer(weights: str) -> tuple[Any, Any]:
-    """The configuration of a model of the library, and its tokenizer as one of the `tokenizers` library."""
-    from transformers import AutoConfig, AutoTokenizer
+def _tokenizer_of(weights: str) -> tuple[Any, int]:
+    """The tokenizer of a model of the library as one of the `tokenizers` library, and the id that fills captions up."""
+    from transformers import AutoTokenizer
 
     try:
-        return AutoConfig.from_pretrained(weights), AutoTokenizer.from_pretrained(weights).backend_tokenizer
+        tokenizer = AutoTokenizer.from_pretrained(weights)
+        return tokenizer.backend_tokenizer, tokenizer.pad_token_id or 0
     except (OSError, ValueError, AttributeError, ImportError) as error:
         raise _unread("the tokenizer of", weights, error) from error
 
@@ -223,7 +226,7 @@ def bert_wordpieces(config: BertConfig, captions: Iterable[str], min_word_count:
         return words()
     if not is_bert(config.weights):
         return tokenizer_of(config.weights, words)
-    sizes, tokenizer = _sizes_and_tokenizer(config.weights)
+    sizes, (tokenizer, _) = _sizes_of(config.weights), _tokenizer_of(config.weights)
     stored = json.loads(tokenizer.to_str())
     ids: dict[str, int] = stored["model"]["vocab"]
     normal = stored["normalizer"] or {}
@@ -244,15 +247,16 @@ def bert_wordpieces(config: BertConfig, captions: Iterable[str], min_word_count:
 
 def is_bert(weights: str) -> bool:
     """Whether a text encoder is a BERT; a `WeightsError` where its configuration cannot be found."""
-    return weights == "random" or (weights not in text_encoders and _type_of(weights) == "bert")
+    return weights == "random" or (weights not in text_encoders and _sizes_of(weights).model_type == "bert")
 
 
 @cache
-def _type_of(weights: str) -> str:
+def _sizes_of(weights: str) -> Any:
+    """The configuration of a model of the library."""
     from transformers import AutoConfig
 
     try:
-        return str(AutoConfig.from_pretrained(weights).model_type)
+        return AutoConfig.from_pretrained(weights)
     except (OSError, ValueError) as error:
         raise _unread("the text encoder", weights, error) from error
 
@@ -271,11 +275,16 @@ def _load(kind: Any, weights: str, **options: Any) -> Any:
 
     logging.disable_progress_bar()  # which would fill the logs of workers
     try:
-        model = kind.from_pretrained(weights, use_safetensors=True, dtype=torch.float32, **options)
+        options |= {"use_safetensors": True, "dtype": torch.float32, "output_loading_info": True}
+        model, info = kind.from_pretrained(weights, **options)
     except (OSError, ValueError, RuntimeError, ImportError, SafetensorError) as error:
         files = sorted(Path(weights).expanduser().glob("*.safetensors"))
         said = [f"{file}{what}" for file in files if (what := seems(file))]
         raise (WeightsError(said[0]) if said else _unread("the model", weights, error)) from error
+    if lacking := sorted(name for name in info["missing_keys"] if "pooler" not in name):  # which nothing here reads
+        what = f"{len(lacking):,} tensors of a {type(model).__name__}, such as {lacking[0]!r}"
+        other = f"; it has others, such as {min(info['unexpected_keys'])!r}" if info["unexpected_keys"] else ""
+        raise WeightsError(f"{weights!r} lacks {what}{other}")
     check_finite_weights(model.named_parameters(), repr(weights))
     return model
 

@@ -48,9 +48,9 @@ def clip_folder(folder: Path, seed: int = 0) -> Path:
 
 
 def siglip_folder(folder: Path) -> Path:
-    """A SigLIP of 32 px and 16 numbers, whose captions are padded to 12 ids."""
+    """A SigLIP of 32 px and 16 numbers, whose captions are padded to 12 ids, and not with what its settings name."""
     torch.manual_seed(0)
-    text = {**SIZES, "vocab_size": len(WORDS), "max_position_embeddings": 12, "eos_token_id": 3, "pad_token_id": 0}
+    text = {**SIZES, "vocab_size": len(WORDS), "max_position_embeddings": 12, "eos_token_id": 3, "pad_token_id": 1}
     vision = {**SIZES, "image_size": 32, "patch_size": 16}
     SiglipModel(SiglipConfig(text_config=text, vision_config=vision)).save_pretrained(folder)
     save_tokenizer(folder)

@@ -45,9 +45,12 @@ LAYOUTS: Mapping[str, Callable[[Any], Layout]] = {
 _LETTER = re.compile(r"[^\W\d_]")
 _BROKEN = re.compile(
     r"\ufffd|</?(?:a|b|br|div|em|i|p|span|u)\b[^<>]*>|\\u[0-9a-fA-F]{4}"
-    r"|\A(?:https?://\S+|\S+\.(?:txt|caption|json|jpe?g|png|webp|npy))\Z"
+    r"|\A(?:https?://\S+|\S+\.(?:txt|caption|json|jpe?g|png|webp|npy))\Z|\A=\s*\".*\"\Z|_x000[9AD]_"
 )
-"""What is left where a program could not read a character, tags of HTML, escapes of JSON, and the place of a file."""
+"""What is left where a program could not read a character, tags of HTML, escapes of JSON, places of files, and what
+Excel writes for texts and ends of lines."""
+_BETWEEN = re.compile(r"\s*(\|+|;|#{2,}|\n|\t|<sep>|</?s>)\s*")
+"""What people write between several captions of one cell."""
 _TOGETHER = 64
 """Images, or rows of features, that a thread reads at a time."""
 
@@ -214,12 +217,15 @@ def _remarks(splits: Sequence[Sequence[Sequence[str]]], captions: Sequence[str])
     apart = [one for split in splits for one in split if len(one) > 2 and all(map(is_word, one))]
     broken = [text for caption in captions if (text := _broken(caption))]
     of = f"of {len(captions):,} captions of train and val"
+    joined = [found for caption in captions if (found := _BETWEEN.search(caption))]
+    if 2 * len(joined) > len(captions):
+        yield f"{len(joined):,} {of} hold {joined[0][1]!r}; if it stands between captions, make them a list"
     if bare:
         yield f"{len(bare):,} {of} contain no letter, such as the labels of boxes"
     if 2 * (number := sum(map(len, apart))) > len(captions):
         yield f"{number:,} {of} are one word, such as {apart[0][0]!r:.30}; if a list holds their words, join it"
     if broken:
-        yield f"{len(broken):,} {of} are HTML or paths, or were read in another encoding, such as {broken[0]!r:.30}"
+        yield f"{len(broken):,} {of} are HTML or paths, or of Excel or another encoding, such as {broken[0]!r:.30}"
 
 
 def _broken(caption: str) -> str:
@@ -258,7 +264,9 @@ def _listings(config: DataConfig, layout: Layout, report: DataReport) -> tuple[d
         if file := listing.features:
             report.note(f"{split} features", "ok", f"shape {file.shape}, {np.dtype(file.dtype)}")
         if not listing.names and split in report.needed:
-            report.note(split, "wrong", f"split {split!r} has no images{layout.split and f': {layout.split}'}")
+            drawn = "leave out all splits, and they are drawn" if config.format == "source" else ""
+            why = f": {layout.split or drawn}" if layout.split or drawn else ""
+            report.note(split, "wrong", f"split {split!r} has no images{why}")
     return listings, [f"{what}, which are not used: {', '.join(own)}" for what, own in left_out.items() if own]
 
 

@@ -3,12 +3,13 @@
 import json
 import sys
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 from torch import Tensor
 from transformers import AutoModel, AutoTokenizer
 
@@ -18,8 +19,9 @@ from goal_sweep.goal_core.data.formats.opening import open_dataset
 from goal_sweep.goal_core.data.text import Subwords, tokenizer_from_json
 from goal_sweep.goal_core.evaluation.evaluate import open_checkpoint
 from goal_sweep.goal_core.models import BackboneConfig, ModelConfig, TextConfig, VectorsConfig, VseInftyConfig, hub_id
+from goal_sweep.goal_core.models.backbones import ImageBackbone
 from goal_sweep.goal_core.models.frameworks import framework_of, initial_weights_id
-from goal_sweep.goal_core.models.hub import Towers, build_dual, open_clip_tokens, subwords_of
+from goal_sweep.goal_core.models.hub import Towers, build_dual, build_encoder, open_clip_tokens, subwords_of
 from goal_sweep.goal_core.training import StageConfig, UnitPlan
 from goal_sweep.goal_core.training.train import train_unit
 from tests.helpers import training_cases as cases
@@ -36,6 +38,10 @@ STAGE = replace(cases.FROZEN, epochs=2, warmup_epochs=0, lr_drops=())
 def towers(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     make = {"clip": clip_folder, "siglip": siglip_folder}[request.param]
     return make(tmp_path_factory.mktemp("towers"))
+
+
+def towers_in(folder: str) -> ImageBackbone:
+    return build_dual(BackboneConfig(name="tiny", weights=folder), image_size=32)
 
 
 def dual(folder: Path, **changes: Any) -> ModelConfig:
@@ -68,6 +74,36 @@ def test_vectors_are_those_of_the_library(towers: Path) -> None:
         normalised = (pixels.float() / 255 - backbone.mean / 255) / (backbone.std / 255)
         torch.testing.assert_close(backbone(pixels), model.get_image_features(pixel_values=normalised).pooler_output)
     assert tokenizer_from_json(own.to_json()) == own
+
+
+@pytest.mark.parametrize("make", [clip_folder, siglip_folder, encoder_folder])
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda name: f"module.{name}",
+        lambda name: f"0.auto_model.{name}",
+        lambda name: None if "layer.0." in name or "layers.0." in name else name,
+        lambda name: None if "embeddings" in name else name,
+    ],
+)
+def test_a_folder_that_lacks_tensors_is_refused(tmp_path: Path, make: Any, change: Any) -> None:
+    """The library would draw them at random."""
+    file = make(tmp_path) / "model.safetensors"
+    named = {change(name): tensor for name, tensor in load_file(file).items()}
+    save_file({name: tensor for name, tensor in named.items() if name}, file, {"format": "pt"})
+    build = partial(build_encoder, vocab_size=19) if make is encoder_folder else towers_in
+    with pytest.raises(WeightsError, match=r"lacks \d+ tensors of a \w+, such as '"):
+        build(str(tmp_path))
+
+
+@pytest.mark.parametrize("file", ["preprocessor_config.json", "processor_config.json"])
+def test_pictures_are_normalised_as_the_folder_says(tmp_path: Path, file: str) -> None:
+    """Version 5 of the library writes the second of these files alone."""
+    own = {"image_mean": [0.5, 0.4, 0.3], "image_std": [0.1, 0.2, 0.3]}
+    (siglip_folder(tmp_path) / file).write_text(json.dumps(own if file[:3] == "pre" else {"image_processor": own}))
+    backbone = towers_in(str(tmp_path))
+    for name, stored in (("image_mean", backbone.mean), ("image_std", backbone.std)):
+        torch.testing.assert_close(stored.flatten() / 255, torch.tensor(own[name]))
 
 
 @pytest.mark.parametrize(("end", "said"), [(1, "id 3.*has the id 1"), (2, "id 3.*has the id 4"), (99, "the id 99")])

@@ -47,6 +47,9 @@ def notes_of(folder: Path, captions: list[str]) -> list[str]:
         (("a caf\ufffd", *FINE[1:]), "1 of 8 .* such as '\ufffd'"),
         ((r"a caf\u00e9", *FINE[1:]), "1 of 8 .* such as "),
         (("captions/01.txt", "https://a.org/b", *FINE[2:]), "2 of 8 .* paths, .* such as 'captions/01.txt'"),
+        (('="a cat"', "a hat_x000D_", *FINE[2:]), "2 of 8 .* of Excel .* such as '=\"a cat\"'"),
+        (("a cat | a dog", "a hat|a cup", "a cow|b"), r"2 of 2 .* hold '\|'; if it stands between captions"),
+        (("a cat;a dog", *FINE[1:]), ""),
         (("see it.txt", "a b.jpg", *FINE[2:]), ""),
         (
             ("a hat", "a cat", "a red hat", "a dog", "a cow", "a red hat"),
