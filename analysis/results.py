@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -21,11 +21,6 @@ from goal_sweep.sweeps.results import DEFAULT, EPOCHS, SETTING, TUNED, Header, R
 
 _TESTS = [metric.test for metric in METRICS.values()]
 _NUMBERS = [*_TESTS, *(metric.val for metric in METRICS.values())]
-_PLACE = [
-    *("dataset", "framework", "backbone", "variant", "data_fingerprint", "stage", "pair", "triplet", "seed"),
-    *("configuration", "grid", "role", "candidate"),
-]
-"""Columns that say for which cell and stage a training stands: one training each."""
 UNUSABLE = "unusable"
 """The state of a training that is done without a finite number for each test metric."""
 
@@ -93,51 +88,7 @@ class SweepResults:
 
 def sweep_results(header: Header, table: pa.Table, folder: Path | None = None) -> SweepResults:
     """What a results table says of its sweep, in the store ``folder`` where that is one of this machine."""
-    return _results(header, table.append_column("store", pa.array([str(folder or "")] * len(table), pa.string())))
-
-
-def united(parts: Sequence[SweepResults]) -> SweepResults:
-    """The results of one sweep in several stores. A training that several have counts once, the finished one first.
-
-    Raises:
-        ResultsError: a training has other numbers in another store, or the stores hold different trainings of a cell.
-    """
-    first, *others = parts
-    if not others:
-        return first
-    for header in (part.header for part in others):
-        if (header.axes, header.tune) != (first.header.axes, first.header.tune):
-            raise ResultsError(f"the stores hold different sweeps named {header.sweep}: their axes or search differ")
-    table = pa.concat_tables([part.table for part in parts], promote_options="permissive")
-    plain = [name for name in table.column_names if not name.startswith(EPOCHS) and name != "ranks"]
-    frame = table.select(plain).to_pandas()
-    _require_equal(frame[frame["status"] == "done"], ["training"], [name for name in plain if name in _NUMBERS])
-    order = (frame["status"] != "done").sort_values(kind="stable").index
-    frame = frame.loc[order].drop_duplicates("training").sort_index()
-    _require_equal(frame, _PLACE, ["training", *(name for name in plain if name.startswith(SETTING))])
-    headers = [part.header for part in parts]
-    header = replace(
-        max(headers, key=lambda own: len(own.stages)),
-        seeds=tuple(sorted({seed for own in headers for seed in own.seeds})),
-        objectives=tuple(dict.fromkeys(objective for own in headers for objective in own.objectives)),
-        studies=next((own.studies for own in headers if own.studies), ()),
-    )
-    return _results(header, table.take(pa.array(frame.index)))
-
-
-def _require_equal(rows: pd.DataFrame, same: list[str], values: list[str]) -> None:
-    """Refuse rows of several stores that are the same by some columns and differ in others."""
-    for _, own in rows[rows.duplicated(same, keep=False)].groupby(same, dropna=False):
-        differing = [name for name in values if own[name].nunique(dropna=False) > 1]
-        if differing:
-            name = differing[-1]
-            stores, numbers = (" and ".join(map(str, own[column].iloc[:2])) for column in ("store", name))
-            raise ResultsError(
-                f"{own['name'].iloc[0]} differs between {stores}: {name} is {numbers}; report these stores one by one"
-            )
-
-
-def _results(header: Header, table: pa.Table) -> SweepResults:
+    table = table.append_column("store", pa.array([str(folder or "")] * len(table), pa.string()))
     plain = [name for name in table.column_names if not name.startswith(EPOCHS)]
     columns = dict(table.select(plain).to_pandas().items())
     for name in _NUMBERS:

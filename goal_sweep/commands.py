@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import pandas as pd
 
-from goal_sweep.frame import Paths, stores_of
+from goal_sweep.frame import place_of
 from goal_sweep.goal_core.basics.errors import GoalError, UnfinishedError
 from goal_sweep.runners.launch.signals import INTERRUPTED, STOPPED
 
@@ -176,7 +176,7 @@ def report(
     *,
     set: Sequence[str] = (),
     seeds: str | None = None,
-    store: Paths = (),
+    store: str | os.PathLike[str] | None = None,
     tracking_uri: str | None = None,
     out: str | os.PathLike[str] | None = None,
     compare: Literal["published"] | None = None,
@@ -184,10 +184,9 @@ def report(
 ) -> SweepResult:
     """Write the report of a sweep, attach it to its MLflow run if that can answer, and return its results.
 
-    Arguments that `launch` has are as there, but `store` may be several.
+    Arguments that `launch` has are as there.
 
     Args:
-        store: the results folder, if it is not the sweep's own; several are shown as one.
         out: folder of the report; by default in the store.
         compare: compare with the paper's numbers.
         scale: the colours of the tables.
@@ -197,8 +196,8 @@ def report(
     """
     from goal_sweep.runners.cli import reports
 
-    arguments = _arguments(sweep, set, None, tracking_uri, seeds=seeds)
-    result = _result(arguments, stores_of(store), None if out is None else Path(out))
+    arguments = _arguments(sweep, set, store, tracking_uri, seeds=seeds)
+    result = _result(arguments, None if out is None else Path(out))
     reports.report(result.target, result.folder, compare, scale)
     return result
 
@@ -216,19 +215,17 @@ def _arguments(
         raise GoalError(f"set must be a list of settings, such as [{set_!r}]")
     from goal_sweep.runners.cli.options import SweepArguments
 
-    place, uri = next(iter(stores_of(store)), None), tracking_uri or os.environ.get("GOAL_SWEEP_TRACKING_URI") or None
+    place, uri = place_of(store), tracking_uri or os.environ.get("GOAL_SWEEP_TRACKING_URI") or None
     return SweepArguments(os.fspath(sweep), [*set_], place, uri, trust_plugins, seeds)
 
 
-def _result(
-    arguments: SweepArguments, stores: Sequence[str] = (), out: Path | None = None, *, status: int = 0
-) -> SweepResult:
+def _result(arguments: SweepArguments, out: Path | None = None, *, status: int = 0) -> SweepResult:
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "IProgress not found")  # tqdm's, of bars that nothing here shows
         from goal_sweep.runners.cli.reports import report_target
         from goal_sweep.sweep_result import SweepResult
 
-    target = report_target(arguments.sweep, arguments.overrides, stores)
+    target = report_target(arguments.sweep, arguments.overrides)
     return SweepResult(target=target, folder=out or target.folder, status=status)
 
 

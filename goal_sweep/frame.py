@@ -11,11 +11,13 @@ import pandas as pd
 if TYPE_CHECKING:
     from goal_sweep.analysis.results import SweepResults
 
-Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
-
 
 def results(
-    sweep: str | os.PathLike[str], *, by_epoch: bool = False, set: Sequence[str] = (), store: Paths = ()
+    sweep: str | os.PathLike[str],
+    *,
+    by_epoch: bool = False,
+    set: Sequence[str] = (),
+    store: str | os.PathLike[str] | None = None,
 ) -> pd.DataFrame:
     """Read the results of a sweep: those that a report is made of.
 
@@ -24,7 +26,7 @@ def results(
         by_epoch: give the course of the trainings instead: a row for each training and epoch, with ``training``,
             ``epoch`` and every metric, such as ``train/loss`` and ``val/rsum``.
         set: as ``--set`` of the commands, such as ``seeds=[1]``.
-        store: the results folder, if it is not the sweep's own; of several, the union of their trainings.
+        store: the results folder, if it is not the sweep's own.
 
     Returns:
         A row for each training of the sweep as it was last launched, done or not (``status``), candidates of a search
@@ -34,17 +36,19 @@ def results(
         ``seconds``; ``checkpoint``, as a path of this machine where the store is one.
 
     Raises:
-        GoalError: the sweep file is wrong, there are no results, or stores contradict each other.
+        GoalError: the sweep file is wrong, or there are no results.
     """
+    from goal_sweep.runners.cli.options import SweepArguments
     from goal_sweep.runners.cli.reports import report_target
 
-    return frame_of(report_target(os.fspath(sweep), set, stores_of(store)).results(), by_epoch=by_epoch)
+    arguments = SweepArguments(os.fspath(sweep), [*set], place_of(store))
+    return frame_of(report_target(arguments.sweep, arguments.overrides).results(), by_epoch=by_epoch)
 
 
-def stores_of(given: Paths | None) -> list[str]:
-    """The results folders of a call, one or several; without one that of `GOAL_SWEEP_STORE`, as for the commands."""
-    given = given or os.environ.get("GOAL_SWEEP_STORE") or ()
-    return [os.fspath(one) for one in ([given] if isinstance(given, str | os.PathLike) else given)]
+def place_of(store: str | os.PathLike[str] | None) -> str | None:
+    """The results folder of a call; without one that of `GOAL_SWEEP_STORE`, as for the commands."""
+    given = store or os.environ.get("GOAL_SWEEP_STORE")
+    return os.fspath(given) if given else None
 
 
 def frame_of(found: SweepResults, *, by_epoch: bool = False) -> pd.DataFrame:

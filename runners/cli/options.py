@@ -45,10 +45,6 @@ StoreDir = Annotated[
     str | None,
     typer.Option("--store", envvar="GOAL_SWEEP_STORE", help="Results folder; default: that of the sweep file."),
 ]
-Stores = Annotated[
-    list[str] | None,
-    typer.Option("--store", help="Results folder, or several; default: $GOAL_SWEEP_STORE, or that of the sweep file."),
-]
 Uri = Annotated[
     str | None,
     typer.Option(

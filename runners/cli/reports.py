@@ -1,6 +1,5 @@
 """Reports for the commands `launch`, `report`, `sync` and `ui`. This module calls `analysis`."""
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -12,7 +11,7 @@ from rich.console import Console
 from goal_sweep.analysis.report.folder import REPORT_LIST, files_of_report
 from goal_sweep.analysis.report.verdict import more_seeds
 from goal_sweep.analysis.report.writing import ReportResult, write_report
-from goal_sweep.analysis.results import SweepResults, united
+from goal_sweep.analysis.results import SweepResults
 from goal_sweep.analysis.statistics.aggregation import images_text
 from goal_sweep.analysis.wording import seeds_text
 from goal_sweep.goal_core.basics.errors import GoalError
@@ -31,7 +30,6 @@ class ReportTarget:
 
     config: SweepPlaces
     """The sweep, or of one with plugins its places."""
-    others: tuple[SweepPlaces, ...] = ()
     asked: bool = False
     """Whether the person named the tracking URI or launched; else no server is contacted."""
 
@@ -42,18 +40,15 @@ class ReportTarget:
 
     @property
     def folder(self) -> Path:
-        """The report's folder, in the store; in the current folder where it shows several."""
-        name = self.config.name
-        return Path(f"{name}-report") if self.others else local_root(self.config.store) / "reports" / name
+        """The report's folder, in the store."""
+        return local_root(self.config.store) / "reports" / self.config.name
 
     def results(self) -> SweepResults:
-        """The results of all stores, which must not contradict each other."""
-        return united([stored_results(config) for config in (self.config, *self.others)])
+        """The results in the store."""
+        return stored_results(self.config)
 
     def page(self) -> SweepPage | str:
         """The sweep in MLflow, or why nothing can be written there."""
-        if self.others:
-            return "it shows several stores"
         if not self.asked and sqlite_file(self.uri) is None:
             return f"a server that the sweep file names is contacted only with --tracking-uri {self.uri}"
         try:
@@ -71,12 +66,10 @@ class ReportTarget:
         return (self.folder / REPORT_LIST).is_file() and self.mark.is_file() and self.mark.read_text() == outcome
 
 
-def report_target(sweep: str, overrides: Sequence[str], stores: Sequence[str] = ()) -> ReportTarget:
-    """The target of a sweep, given by path or shipped name; ``stores`` are read in place of its own."""
-    places = [[f"store={json.dumps(store, ensure_ascii=False)}"] for store in stores] or [[]]
-    first, *others = (load_places(sweep, [*overrides, *place]) for place in places)
+def report_target(sweep: str, overrides: Sequence[str]) -> ReportTarget:
+    """The target of a sweep, given by path or shipped name."""
     asked = any(text.startswith(("tracking=", "tracking.uri=")) for text in overrides)
-    return ReportTarget(config=first, others=tuple(others), asked=asked)
+    return ReportTarget(config=load_places(sweep, overrides), asked=asked)
 
 
 def report(
@@ -114,7 +107,7 @@ def settling(target: ReportTarget, result: ReportResult, arguments: SweepArgumen
     So it is where the settings are others than the report's, whose trainings would not be among these.
     """
     more = more_seeds(result.inputs)
-    if more is None or target.others or not isinstance(target.config, SweepConfig) or _changed(target.config, result):
+    if more is None or not isinstance(target.config, SweepConfig) or _changed(target.config, result):
         return ""
     of_file = len(target.config.seeds) - int(arguments.seeds or 0)
     number = len(result.inputs.results.header.seeds) + more - of_file
@@ -136,7 +129,7 @@ def print_result(result: ReportResult, console: Console, settle: str = "") -> No
 
 def warnings(target: ReportTarget, result: ReportResult) -> list[str]:
     """What the settings ask for and the report does not show: it shows the sweep as it was last launched."""
-    if target.others or not isinstance(config := target.config, SweepConfig):
+    if not isinstance(config := target.config, SweepConfig):
         return []
     there, lines = result.inputs.results.header.seeds, []
     if {*config.seeds} != {*there}:

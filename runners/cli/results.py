@@ -10,7 +10,6 @@ import sys
 import time
 import urllib.request
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -19,7 +18,7 @@ import typer
 from goal_sweep.goal_core.basics.errors import GoalError
 from goal_sweep.goal_core.basics.files import new_file
 from goal_sweep.runners.cli import completion, options
-from goal_sweep.runners.cli.options import AsJson, Scale, Seeds, Set, StoreDir, Stores, Sweep, SweepArguments, Uri
+from goal_sweep.runners.cli.options import AsJson, Scale, Seeds, Set, StoreDir, Sweep, SweepArguments, Uri
 from goal_sweep.runners.cli.output import Force, Output, console
 from goal_sweep.runners.store import Store
 from goal_sweep.runners.store.garbage import find_garbage, remove_garbage
@@ -34,7 +33,7 @@ def report(
     sweep: Sweep,
     set_: Set = None,
     seeds: Seeds = None,
-    store: Stores = None,
+    store: StoreDir = None,
     tracking_uri: Uri = None,
     out: Annotated[Path | None, Output(help="Folder of the report.")] = None,
     compare: Annotated[Literal["published"] | None, typer.Option(help="Compare with the paper's numbers.")] = None,
@@ -43,22 +42,18 @@ def report(
 ) -> None:
     """Write the tables, heatmaps, learning curves and statistics, and attach them to the sweep's MLflow run.
 
-    Several results folders are shown as one: --store A --store B.
-
     Example: goal-sweep report quickstart.yaml --out report
     """
     from goal_sweep.runners.cli import reports
 
-    stores = store or list(filter(None, [os.environ.get("GOAL_SWEEP_STORE")]))
-    arguments = SweepArguments(sweep, set_, None, tracking_uri, seeds=seeds)
-    target = reports.report_target(sweep, arguments.overrides, stores)
+    arguments = SweepArguments(sweep, set_, store, tracking_uri, seeds=seeds)
+    target = reports.report_target(sweep, arguments.overrides)
     result, why = reports.report(target, out, compare, scale)
     warned = reports.warnings(target, result)
     if as_json:
         print(json.dumps({**result.as_json(), "warnings": warned}, indent=2))
         return
-    again = replace(arguments, store=store[0] if store else None)
-    reports.print_result(result, console, reports.settling(target, result, again))
+    reports.print_result(result, console, reports.settling(target, result, arguments))
     for line in warned:
         print(f"warning: {line}", file=sys.stderr)
     if why:

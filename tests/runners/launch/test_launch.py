@@ -2,6 +2,7 @@
 
 import io
 import os
+import shutil
 import threading
 import time
 from pathlib import Path
@@ -47,6 +48,17 @@ def test_a_stage_follows_for_what_is_done_and_for_nothing_else(tmp_path: Path, m
     assert states(trains) == [["failed", "done", "done", "done"], ["waiting", "done", "done", "done"]]
     assert outcome.progress[finetune[0]].reason == "its frozen stage failed"
     assert counted(trains.sweep) == ["NaN in the gradient"]  # it would happen again
+
+
+def test_trainings_of_another_machine_are_added_as_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """docs/report.md does so by rsync."""
+    one, two = (sweep_in(tmp_path / f"{seed}", ONE_STAGE, f"seeds=[{seed}]") for seed in (1, 2))
+    assert [launch(sweep, monkeypatch).status for sweep in (one, two)] == [0, 0]
+    shutil.copytree(tmp_path / "2/store/cells", tmp_path / "1/store/cells", dirs_exist_ok=True)
+    both = sweep_in(tmp_path / "1", ONE_STAGE, "seeds=[1,2]")
+    outcome = launch(both, monkeypatch)
+    assert (outcome.status, outcome.found_nothing_to_do) == (0, True)
+    assert results(both) == {**results(one), **results(two)}
 
 
 def test_what_fails_is_tried_again_until_its_attempts_are_used_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
