@@ -293,6 +293,7 @@ def _readme(
     if config is not None:
         transform = transform_of(config)
         resize = (config.size, config.size) if transform.stretches else config.resize
+        lines.append("The program reads pictures of 8 bits; goal-sweep also scales others, as docs/data.md says.")
         code.append(_PIXELS.format(resize=resize, size=config.size, by=transform.resampling.name))
     words, (_, differs) = towers["texts"].largest, description.vocabulary.portable()
     lines.append(f"tokenizer.json pads with 0, which `lengths` do not count, and cuts captions to {words} ids.")
