@@ -85,7 +85,7 @@ def compare(values: pd.DataFrame, images: pd.DataFrame | None = None, *, free: i
     of_seeds_KK = (spreads_K / runs_K)[:, None] + spreads_K / runs_K
     covariance_KK = np.zeros((num, num)) if images is None else images.loc[names, names].to_numpy()
     of_images_KK = covariance_KK.diagonal()[:, None] + covariance_KK.diagonal() - 2 * covariance_KK
-    of_images_KK = of_images_KK.clip(min=0)  # but for rounding it is no less
+    of_images_KK = of_images_KK.clip(min=0)  # below which rounding can take it
     errors_KK = np.sqrt((of_seeds_KK + of_images_KK) / 2)
     is_tested_KK = np.outer(has_spread_K, has_spread_K) & (has_run_SK.T @ has_run_SK > 0) & (errors_KK > _ROUNDING)
     is_tested_KK &= ~np.eye(num, dtype=bool)

@@ -100,7 +100,7 @@ def seems(source: Path | bytes) -> str:
         return " is a TIFF that is damaged, or has bands or numbers of an unknown kind; save it as RGB of 8 bits"
     if start.startswith(b"pk\3\4"):
         return zipped
-    if misnamed and source[8:10] == b'{"':
+    if misnamed and source[6:10] == b'\0\0{"':  # after the length of the header
         return " is a safetensors file; name it .safetensors"
     return " is compressed; unpack it" if start.startswith(b"\x1f\x8b") else ""
 

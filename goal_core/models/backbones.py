@@ -12,7 +12,7 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from goal_sweep.goal_core.basics.devices import compiled, computing, send, set_arithmetic_of
-from goal_sweep.goal_core.basics.errors import WeightsError, first_line, nearest, warn
+from goal_sweep.goal_core.basics.errors import WeightsError, about, first_line, nearest, warn
 from goal_sweep.goal_core.basics.files import seems
 from goal_sweep.goal_core.basics.numerics import derive_seed
 from goal_sweep.goal_core.basics.registry import Entry
@@ -179,6 +179,8 @@ def _timm_network(config: BackboneConfig, image_size: int, drop_path: float) -> 
         if config.weights == "timm":
             why = f"timm could not provide the pretrained weights of {config.name!r} ({first_line(error)}); "
             why += "set `weights` to a file's path, or connect to the network once so that timm can cache them"
+            with about(f"model.backbones.{config.name}.weights"):
+                raise WeightsError(why) from error
         raise WeightsError(why) from error
 
 

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from goal_sweep.goal_core.basics.devices import compiled, computing
 from goal_sweep.goal_core.basics.errors import ConfigError, WeightsError, first_line, nearest
 from goal_sweep.goal_core.basics.files import read_json, seems
-from goal_sweep.goal_core.data.text import Subwords, Wordpieces
+from goal_sweep.goal_core.data.text import SPECIAL_PIECES, Subwords, Wordpieces
 from goal_sweep.goal_core.models.backbones import CLIP_MEAN, CLIP_STD, ImageBackbone, own_module
 from goal_sweep.goal_core.models.config import BackboneConfig, BertConfig
 from goal_sweep.goal_core.models.heads import attention_mask, length_mask
@@ -163,7 +163,9 @@ def _tokenizer_of(weights: str) -> tuple[Any, int]:
 
     try:
         tokenizer = AutoTokenizer.from_pretrained(weights)
-        return tokenizer.backend_tokenizer, tokenizer.pad_token_id or 0
+        backend, pad = tokenizer.backend_tokenizer, tokenizer.pad_token_id or 0
+        backend.no_padding()  # which is of batches
+        return backend, pad
     except (OSError, ValueError, AttributeError, ImportError) as error:
         raise _unread("the tokenizer of", weights, error) from error
 
@@ -228,6 +230,10 @@ def bert_wordpieces(config: BertConfig, captions: Iterable[str], min_word_count:
         return tokenizer_of(config.weights, words)
     sizes, (tokenizer, _) = _sizes_of(config.weights), _tokenizer_of(config.weights)
     stored = json.loads(tokenizer.to_str())
+    added = {one["content"] for one in stored["added_tokens"]}
+    other = f"the tokenizer of {config.weights!r} does not cut words as BERT does"
+    if stored["model"]["type"] != "WordPiece" or not added <= {*SPECIAL_PIECES} < {*stored["model"]["vocab"]}:
+        raise WeightsError(f"{other}: it has other pieces")
     ids: dict[str, int] = stored["model"]["vocab"]
     normal = stored["normalizer"] or {}
     settings = {
@@ -239,9 +245,8 @@ def bert_wordpieces(config: BertConfig, captions: Iterable[str], min_word_count:
     found = Wordpieces(tuple(sorted(ids, key=ids.__getitem__)), **settings)
     own = json.loads(found.portable()[0].to_str())
     differ = [name for name in ("normalizer", "pre_tokenizer", "model") if own[name] != stored[name]]
-    if differ or found.encode("a") != tokenizer.encode("a").ids or len(found) != tokenizer.get_vocab_size():
-        what = f" (other {differ[0]})" if differ else ""
-        raise WeightsError(f"the tokenizer of {config.weights!r} does not cut words as BERT does{what}")
+    if differ or found.encode("a") != tokenizer.encode("a").ids:
+        raise WeightsError(f"{other}: it has another {(*differ, 'post_processor')[0]}")
     return found
 
 

@@ -85,17 +85,15 @@ def evaluate(
     if len(files) > 1 and (weights is not None or data is not None):
         option = "--weights" if data is None else "--data"
         raise GoalError(f"{option} needs a single checkpoint, got {len(files)}; evaluate them one by one or without it")
-    if len(files) == 1:
-        other = None if data is None else load_data(data)
-        needed = SPLIT_NAMES if data is None else (split,)
-        with listening(said.append) if as_json else nullcontext():
-            path, own = files[0]
+    other = None if data is None else load_data(data)
+    with listening(said.append) if as_json else nullcontext():
+        if len(files) == 1:
+            needed, (path, own) = SPLIT_NAMES if data is None else (split,), files[0]
             opened = open_checkpoint(path, root=root or own, weights=weights, device=device, data=other, splits=needed)
-        result = opened.evaluate(split)
-    else:
-        result = evaluate_ensemble(
-            (open_checkpoint(path, root=root or own, device=device) for path, own in files), split
-        )
+            result = opened.evaluate(split)
+        else:
+            several = (open_checkpoint(path, root=root or own, device=device) for path, own in files)
+            result = evaluate_ensemble(several, split)
     notes = () if data is None else opened.dataset.notes
     if as_json:
         print(json.dumps({**result, "warnings": [*said, *notes]}, indent=2))

@@ -147,7 +147,7 @@ def watch_over(command: list[str]) -> int:
         return status - _OWN
     how = f"signal {-status}" if status < 0 else f"status {status}"
     said = [f"this launch was ended, by Ray or from outside ({how}); the same command continues"]
-    folders = Path(os.environ.get("RAY_TMPDIR") or "/tmp").glob(f"goal-ray-*-{launch.pid}/session_latest/logs")
+    folders = Path(os.environ.get("RAY_TMPDIR") or "/tmp").glob(f"goal-ray-*-{launch.pid}/ray/session_latest/logs")
     said += [f"what Ray says of it, until the next launch, is in {one}" for one in folders]
     print(*said, sep="\n", file=sys.stderr, flush=True)
     return STOPPED

@@ -20,20 +20,24 @@ def apart(function: Callable[..., T], *arguments: Any) -> T:
     The process ends with this one, however this one ends, and leaves Ctrl-C to it. Raises `GoalError` where it ends
     without an answer, as where memory is short.
     """
-    # Spawned, as a forked process could not use CUDA. Not of a pool: the semaphores of one need a third process, which
-    # has failed on a busy machine, and the launch with it.
+    # Spawned, as a forked process could not use CUDA. Not of a pool: its semaphores are registered with a process of
+    # Python's own, and where that had failed, on a busy machine, so did the launch.
     context = get_context("spawn")
     answers, sender = context.Pipe(duplex=False)
-    process = context.Process(target=_answer, args=(sender, function, arguments), daemon=True)
+    process = context.Process(target=_answer, args=(sender, function, arguments))
     process.start()
     sender.close()
-    with answers:
-        try:
-            result, error = answers.recv()
-        except EOFError:
-            process.join()
-            why = f"exit status {process.exitcode}"
-            raise GoalError(f"a process beside this one ended by itself ({why}); is there enough memory?") from None
+    try:
+        result, error = answers.recv()
+    except EOFError:
+        process.join()
+        why = "killed; is there enough memory?" if process.exitcode == -9 else f"exit status {process.exitcode}"
+        raise GoalError(f"a process beside this one ended without an answer: {why}") from None
+    except BaseException:  # Ctrl-C, above all
+        process.kill()
+        raise
+    finally:
+        answers.close()
     process.join()
     if error is not None:
         raise error
@@ -44,8 +48,8 @@ def _answer(sender: Connection, function: Callable[..., Any], arguments: tuple[A
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     Thread(target=_end_with_parent, daemon=True).start()
     try:
-        answer: tuple[Any, Exception | None] = function(*arguments), None
-    except Exception as error:
+        answer: tuple[Any, BaseException | None] = function(*arguments), None
+    except (Exception, SystemExit) as error:
         error.add_note(traceback.format_exc())  # which is not sent along
         answer = None, error
     sender.send(answer)

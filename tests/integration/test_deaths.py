@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from pathlib import Path
 
@@ -42,6 +43,8 @@ def test_the_same_command_continues_when_ray_or_the_launch_is_killed(unbroken: P
     launch.child(process).kill()
     launch.ends(75)
     assert launch.said.count("the same command continues") == 1
+    (logs,) = re.findall("what Ray says of it, until the next launch, is in (.*)", launch.said)
+    assert (Path(logs) / "raylet.out").is_file()
     goal_sweep(folder, "launch", "tiny.yaml", status=0)
     check_equal(folder, unbroken)
 

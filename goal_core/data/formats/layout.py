@@ -106,13 +106,13 @@ def tree(root: Path) -> list[Path]:
 
     Links to folders are followed as far as :func:`check_links` allows.
     """
-    found, left = list[Path](), [root]
+    found, left, seen = list[Path](), [root], dict[Path, Path]()
     while left:
         folder = left.pop()
         if folder.is_symlink() and folder != root:
             check_links(root, [str(folder)])
-            if any(folder.samefile(above) for above in folder.parents if above.is_relative_to(root)):
-                raise DataError(f"{folder} is a link to a folder that holds it; remove it")
+        if (other := seen.setdefault(folder.resolve(), folder)) != folder:
+            raise DataError(f"{folder} and {other} are one folder; remove the link")
         if not os.access(folder, os.R_OK | os.X_OK):
             raise DataError(f"cannot read the folder {folder}: Permission denied")
         inside = [

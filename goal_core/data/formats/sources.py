@@ -93,15 +93,15 @@ def _recognised(path: Path, root: Path, config: SourceConfig, lines: list[str]) 
     tables = [one for one in files if folders and one.suffix.lower() in TABLES]
     if tables and not {*texts} & {*files}:
         raise DataError(f"{path} is a folder with the table {tables[0]}; if that names the images, give its path")
-    if others := [*tables, *path.glob("metadata.json*")]:
-        lines.append(f"{others[0]} is not read, as text files beside the pictures hold the captions")
+    if others := [*tables, *(one for one in files if folders and one.suffix.lower() in (".json", ".jsonl"))]:
+        lines.append(f"not read, as text files beside the pictures hold the captions: {others[0]}, of {len(others):,}")
     if folders and pictures:
         owners = dict(zip(texts, pictures, strict=True))
         if shared := [(one, own) for own, one in zip(texts, pictures, strict=True) if owners[own] != one]:
             one, own = shared[0]
             raise DataError(f"{one} and {owners[own]} share the captions {own}; delete or rename one")
         if lost := [one for one in files if one.suffix.lower() == ".txt" and one not in owners]:
-            lines.append(f"{len(lost):,} text files are not used, such as {lost[0]}: of a.png it is a.txt")
+            lines.append(f"text files not used: {len(lost):,}, such as {lost[0]}; of a.png it is a.txt")
         says, rows = "folder of pictures with a text file beside each", _beside(path, pictures, texts)
         return says, [*folders, *texts], rows, _COLUMNS
     folder = f"shards, a Hugging Face dataset (state.json) or pictures ({', '.join(layout.PICTURES)})"

@@ -60,6 +60,7 @@ def listed(folder: Path, **settings: Any) -> Path:
         lambda folder: trained(folder, lowercase=True, strip_accents=False),
         lambda folder: trained(folder, lowercase=False, strip_accents=True),
         lambda folder: trained(folder, handle_chinese_chars=False),
+        lambda folder: trained(folder, lambda tokenizer: tokenizer.enable_padding(length=16)),
         lambda folder: (trained(folder, lowercase=False) / "vocab.txt").write_text("\n".join(PIECES)),
         lambda folder: trained(folder, lowercase=False).joinpath("tokenizer_config.json").unlink(),
     ],
@@ -87,13 +88,16 @@ def without_continuation(tokenizer: Tokenizer) -> None:
 @pytest.mark.parametrize(
     ("make", "says"),
     [
-        (changed(pre_tokenizer=pre_tokenizers.WhitespaceSplit()), "(other pre_tokenizer)"),
-        (changed(normalizer=None), "(other normalizer)"),
-        (changed(normalizer=normalizers.Lowercase()), "(other normalizer)"),
-        (changed(normalizer=normalizers.BertNormalizer(clean_text=False)), "(other normalizer)"),
-        (changed(post_processor=None), ""),
-        (lambda folder: trained(folder, without_continuation), "(other model)"),
-        (lambda folder: trained(folder, lambda tokenizer: tokenizer.add_tokens(["<person>"])), ""),
+        (changed(pre_tokenizer=pre_tokenizers.WhitespaceSplit()), "another pre_tokenizer"),
+        (changed(normalizer=None), "another normalizer"),
+        (changed(normalizer=normalizers.Lowercase()), "another normalizer"),
+        (changed(normalizer=normalizers.BertNormalizer(clean_text=False)), "another normalizer"),
+        (changed(post_processor=None), "another post_processor"),
+        (lambda folder: trained(folder, without_continuation), "another model"),
+        (lambda folder: trained(folder, lambda tokenizer: tokenizer.add_tokens(["<person>"])), "other pieces"),
+        (lambda folder: trained(folder, lambda tokenizer: tokenizer.add_tokens(["x"])), "other pieces"),
+        (changed(model=models.Unigram([("[PAD]", 0.0), ("a", 0.0)])), "other pieces"),
+        (folder_of, "other pieces"),
     ],
 )
 def test_a_tokenizer_that_cuts_otherwise_is_refused(tmp_path: Path, make: Callable[[Path], Path], says: str) -> None:

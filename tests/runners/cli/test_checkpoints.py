@@ -234,6 +234,12 @@ def test_a_cell_is_evaluated_on_a_table_that_has_one_split(
     told = json.loads(capsys.readouterr().out)
     assert told["data"] == "bare"
     assert "no split is given, so all images are test" in told["warnings"]
+    table = (pictures / "captions.csv").read_text()
+    (pictures / "captions.csv").write_text("image,caption\n" + "".join(f"{name},zzz qqq\n" for name in names))
+    assert run(["evaluate", str(cell), "--data", str(tmp_path / "data.yaml"), "--json"]) == 0
+    told, unknown, equal = json.loads(capsys.readouterr().out), "half of the words", "captions are equal"
+    assert all(any(said in line for line in told["warnings"]) for said in (unknown, equal))
+    (pictures / "captions.csv").write_text(table)
     assert run(["evaluate", str(cell), "--data", str(tmp_path / "data.yaml")]) == 0
     said = capsys.readouterr().out
     assert f"test: {len(names)} images" in said

@@ -88,7 +88,7 @@ def test_what_ray_has_written_of_a_launch_that_it_ended_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("RAY_TMPDIR", str(tmp_path))
-    logs = f"{tmp_path}/goal-ray-0-PID/session_latest/logs"
+    logs = f"{tmp_path}/goal-ray-0-PID/ray/session_latest/logs"
     made = f"os.makedirs({logs!r}.replace('PID', str(os.getpid()))); os._exit(1)"
     said = end_of(tmp_path, made)[1].splitlines()
     pid = started(tmp_path)

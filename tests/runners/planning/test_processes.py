@@ -1,6 +1,7 @@
 """Work in a process of its own: its answers, its errors, and its end."""
 
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -39,17 +40,29 @@ def test_an_answer_or_an_error_comes_from_another_process() -> None:
     assert "in refuse" in "".join(caught.value.__notes__)
 
 
+def kill_itself() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
 def test_a_process_that_ends_without_an_answer_is_one_line() -> None:
-    with pytest.raises(GoalError, match=r"ended by itself \(exit status 7\); is there enough memory\?"):
+    with pytest.raises(GoalError, match="ended without an answer: exit status 7"):
         apart(os._exit, 7)
+    with pytest.raises(GoalError, match="ended without an answer: killed; is there enough memory"):
+        apart(kill_itself)
+    with pytest.raises(SystemExit, match="enough"):
+        apart(sys.exit, "enough")
 
 
-def test_a_process_ends_when_its_maker_is_killed(tmp_path: Path) -> None:
+@pytest.mark.parametrize("end", [signal.SIGKILL, signal.SIGINT])
+def test_a_process_ends_with_its_maker(tmp_path: Path, end: signal.Signals) -> None:
+    """Ctrl-C, which reaches both, is the maker's."""
     (script := tmp_path / "waiting.py").write_text(WAITING)
     told = tmp_path / "pid.done"
-    with subprocess.Popen([sys.executable, str(script), str(tmp_path / "pid")]) as maker:
+    words = [sys.executable, str(script), str(tmp_path / "pid")]
+    with subprocess.Popen(words, stderr=subprocess.PIPE, text=True, start_new_session=True) as maker:
         until(told.is_file)
         pid = int(told.read_text())
         assert is_taken(pid)
-        maker.kill()
+        (os.killpg if end == signal.SIGINT else os.kill)(maker.pid, end)
+        assert maker.communicate(timeout=120)[1].count("KeyboardInterrupt") == (end == signal.SIGINT)
     until(lambda: not is_taken(pid))

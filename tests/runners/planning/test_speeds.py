@@ -149,7 +149,7 @@ def test_trainings_of_the_store_tell_their_speed_whoever_trained_beside_them(tmp
 @pytest.mark.exhaustive
 @pytest.mark.timeout(900)
 def test_measured_kinds_have_a_speed_of_their_own(tmp_path: Path) -> None:
-    sweep = open_sweep(load_sweep(SCENES, [f"store={tmp_path}", "seeds=[1]"]))
+    sweep = open_sweep(load_sweep(SCENES, ["resources.loader_workers=1", f"store={tmp_path}", "seeds=[1]"]))
     speeds = Speeds(sweep.config, DataSize.of_dataset(sweep.dataset))
     known = measured(pack(sweep.trainings, sweep.config.execution), speeds, sweep.store)
     assert {stage for _, stage in known} == {"frozen", "finetune"}
