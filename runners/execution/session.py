@@ -63,11 +63,13 @@ STARTING = (
     "RAY_gcs_rpc_server_connect_timeout_s",
     "RAY_worker_register_timeout_seconds",
     "RAY_agent_register_timeout_ms",
+    "RAY_raylet_client_num_connect_attempts",  # of a second each
 )
 """Ray's limits for its own processes to start, in the unit that each ends in."""
 _ANSWERING = (
     "RAY_gcs_server_port_wait_time_s",
     "RAY_py_gcs_connect_timeout_s",
+    "RAY_gcs_rpc_server_reconnect_timeout_s",
     "RAY_grpc_keepalive_timeout_ms",
     "RAY_grpc_client_keepalive_timeout_ms",
     "RAY_health_check_initial_delay_ms",
