@@ -19,6 +19,7 @@ from goal_sweep.analysis.results import best_runs
 from goal_sweep.analysis.statistics.aggregation import Inputs
 from goal_sweep.frame import frame_of
 from goal_sweep.goal_core.basics.errors import GoalError
+from goal_sweep.goal_core.evaluation.metrics import MEASURES
 from goal_sweep.runners.cli.reports import ReportTarget
 from goal_sweep.runners.store import Store
 
@@ -63,8 +64,10 @@ class SweepResult:
             block: one of `blocks`; by default the first of those that the verdict is about.
 
         Raises:
-            GoalError: there is no such block, or none has a result.
+            GoalError: there is no such measure or block, or none has a result.
         """
+        if measure not in MEASURES:
+            raise GoalError(f"no measure {measure!r}; there are: {', '.join(MEASURES)}")
         titles = self.blocks
         answered = (found.key.title for found in self._inputs.answered)
         wanted = block or next((title for title in answered if title in titles), "")

@@ -13,7 +13,13 @@ from goal_sweep.goal_core.data.inputs import captions_of, warn_of_reading
 from goal_sweep.goal_core.data.text import TextVectors, Tokenizer
 from goal_sweep.goal_core.models import ModelConfig
 from goal_sweep.goal_core.models.backbones import ImageBackbone
-from goal_sweep.goal_core.models.frameworks import backbone_setting, brings_tokenizer, framework_of, frameworks
+from goal_sweep.goal_core.models.frameworks import (
+    Framework,
+    backbone_setting,
+    brings_tokenizer,
+    framework_of,
+    frameworks,
+)
 from goal_sweep.goal_core.models.heads import Encoder, Heads, num_features
 from goal_sweep.goal_core.models.sizes import backbone_name
 from goal_sweep.goal_core.models.weights import file_sha256
@@ -115,11 +121,7 @@ def trained_encoder(
     model = description.model
     try:
         initial = InitialModel(model, description.data, dataset, given=trained)
-        if not trained.backbone and model.backbone.weights != "precomputed":
-            weights = initial.framework.weights_id(model)
-            if weights != description.weights:
-                now = f"{model.backbone.weights} is {weights}, the cell used {description.weights}"
-                raise WeightsError(f"the backbone's weights have changed: {now}")
+        _check_sources(trained, description, initial.framework)
         backbone = initial.backbone(description.seed)
         heads = initial.heads(backbone, description.seed)
     except GoalError as error:
@@ -131,6 +133,23 @@ def trained_encoder(
         raise WeightsError(f"{trained.path} {says}") from error
     backbone = None if backbone is None else backbone.placed(device, precision=description.precision)
     return Encoder(heads=heads.to(device), backbone=backbone, precision=description.precision, device=device)
+
+
+def _check_sources(trained: TrainedModel, description: ModelDescription, framework: Framework) -> None:
+    """Check that what a model reads beside its checkpoint is what it was trained with; else a `WeightsError`.
+
+    That is a frozen backbone's weights. Of a pretrained encoder whose weights the checkpoint has, it is the settings.
+    """
+    model, known = description.model, description.weights
+    if not trained.backbone and model.backbone.weights != "precomputed":
+        if (own := framework.weights_id(model)) != known:
+            now = f"{model.backbone.weights} is {own}, the cell used {known}"
+            raise WeightsError(f"the backbone's weights have changed: {now}")
+        return
+    for own in framework.ids_of_folders(model):
+        part = own.partition(" ")[0] if " " in own else ""  # a converted checkpoint names no text encoder
+        if part in known and own not in known:
+            raise WeightsError(f"the folder of a pretrained model has changed: it is {own}, the cell used {known}")
 
 
 def _read(model: ModelConfig) -> TrainedModel:

@@ -97,6 +97,7 @@ def export_towers(
         raise ConfigError("ONNX files need packages that are missing: pip install 'goal-sweep[onnx]'")
     words, _ = description.vocabulary.portable()
     longest = min(longest, words.truncation["max_length"] if words.truncation else longest)
+    longest = min(longest, getattr(description.vocabulary, "positions", longest))  # of a BERT
     words.enable_truncation(longest)
     words.enable_padding(pad_token=words.id_to_token(0), length=longest)
     heads, backbone = deepcopy((trained.heads, trained.backbone))

@@ -78,8 +78,12 @@ class Framework:
     def weights_id(self, model: ModelConfig) -> str:
         """An identifier of the initial weights of the backbone and the text encoder, by content."""
         image = "precomputed" if model.backbone.weights == "precomputed" else weights.weights_id(model.backbone)
+        return " ".join([image, *self.ids_of_folders(model)])
+
+    def ids_of_folders(self, model: ModelConfig) -> list[str]:
+        """Identifiers of the folders, or models of the hub, that also a checkpoint with all weights is read with."""
         with about(self.text_setting(model)):
-            return "".join((image, *(f" {part} {weights.hub_id(name)}" for part, name in self._text_weights(model))))
+            return [f"{part} {weights.hub_id(name)}" for part, name in self._text_weights(model)]
 
     def _text_weights(self, model: ModelConfig) -> list[tuple[str, str]]:
         texts = {"bert": model.bert.weights, "text": model.text.encoder}
@@ -280,6 +284,9 @@ class Dual(_OnVectors):
         if model.backbone.name.startswith(weights.OPEN_CLIP):
             return f"sha256:{weights.file_sha256(weights.existing(Path(model.backbone.weights)))[:16]}"
         return weights.hub_id(model.backbone.weights)
+
+    def ids_of_folders(self, model: ModelConfig) -> list[str]:
+        return [self.weights_id(model)]
 
     def backbone(self, model: ModelConfig, data: DataConfig, seed: int) -> ImageBackbone:
         from goal_sweep.goal_core.models.hub import build_dual, build_open_clip

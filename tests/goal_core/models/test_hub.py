@@ -18,6 +18,7 @@ from goal_sweep.goal_core.checkpoints.initial_model import InitialModel
 from goal_sweep.goal_core.data.formats.opening import open_dataset
 from goal_sweep.goal_core.data.text import Subwords, tokenizer_from_json
 from goal_sweep.goal_core.evaluation.evaluate import open_checkpoint
+from goal_sweep.goal_core.evaluation.trained_model import load_model
 from goal_sweep.goal_core.models import BackboneConfig, ModelConfig, TextConfig, VectorsConfig, VseInftyConfig, hub_id
 from goal_sweep.goal_core.models.backbones import ImageBackbone
 from goal_sweep.goal_core.models.frameworks import framework_of, initial_weights_id
@@ -104,6 +105,34 @@ def test_pictures_are_normalised_as_the_folder_says(tmp_path: Path, file: str) -
     backbone = towers_in(str(tmp_path))
     for name, stored in (("image_mean", backbone.mean), ("image_std", backbone.std)):
         torch.testing.assert_close(stored.flatten() / 255, torch.tensor(own[name]))
+
+
+@pytest.mark.parametrize("own", [{"do_normalize": False}, {"do_rescale": False}, {"rescale_factor": 1 / 127.5}])
+def test_a_processor_that_scales_otherwise_is_refused(tmp_path: Path, own: dict[str, Any]) -> None:
+    (clip_folder(tmp_path) / "preprocessor_config.json").write_text(json.dumps(own))
+    with pytest.raises(WeightsError, match="does not divide by 255 and normalise"):
+        towers_in(str(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("make", "stage"), [(clip_folder, "frozen"), (clip_folder, "finetune"), (encoder_folder, "frozen")]
+)
+def test_a_trained_model_whose_folder_has_changed_is_refused(tmp_path: Path, make: Any, stage: str) -> None:
+    """Also where the checkpoint has all of its weights: its settings are read again."""
+    folder = make(tmp_path / "own")
+    model = dual(folder) if make is clip_folder else replace(cases.MODEL, text=TextConfig(encoder=str(folder)))
+    settings = replace(cases.FINETUNE if stage == "finetune" else STAGE, epochs=1)
+    unit = cases.unit_of("con/con", model=model, data=FEW, stage=settings)
+    train_unit(unit, folders := cases.folders_of(unit, tmp_path / "cell"))
+    checkpoint = folders[unit.trainings[0].key].best()
+    before = load_model(checkpoint).encode_texts(["a small circle"])
+    content = (folder / "config.json").read_text()
+    (folder / "config.json").write_text(content.replace('"gelu"', '"relu"').replace('"quick_gelu"', '"relu"'))
+    assert (folder / "config.json").read_text() != content
+    with pytest.raises(WeightsError, match=r"ha(s|ve) changed"):
+        load_model(checkpoint)
+    (folder / "config.json").write_text(content)
+    assert (load_model(checkpoint).encode_texts(["a small circle"]) == before).all()
 
 
 @pytest.mark.parametrize(("end", "said"), [(1, "id 3.*has the id 1"), (2, "id 3.*has the id 4"), (99, "the id 99")])
