@@ -146,8 +146,6 @@ class KubernetesConfig(_Elsewhere):
     image: str = ""
     """Image with this version of goal-sweep and Ray."""
     namespace: str = "default"
-    context: str = ""
-    """Context of kubectl; empty takes the current one."""
     workers: Count = 1
     gpus_per_worker: OrNone = 1
     cpus_per_worker: Count = 8

@@ -13,13 +13,7 @@ from goal_sweep.goal_core.data.inputs import captions_of, warn_of_reading
 from goal_sweep.goal_core.data.text import TextVectors, Tokenizer
 from goal_sweep.goal_core.models import ModelConfig
 from goal_sweep.goal_core.models.backbones import ImageBackbone
-from goal_sweep.goal_core.models.frameworks import (
-    Framework,
-    backbone_setting,
-    brings_tokenizer,
-    framework_of,
-    frameworks,
-)
+from goal_sweep.goal_core.models.frameworks import backbone_setting, brings_tokenizer, framework_of, frameworks
 from goal_sweep.goal_core.models.heads import Encoder, Heads, num_features
 from goal_sweep.goal_core.models.sizes import backbone_name
 from goal_sweep.goal_core.models.weights import file_sha256
@@ -121,7 +115,7 @@ def trained_encoder(
     model = description.model
     try:
         initial = InitialModel(model, description.data, dataset, given=trained)
-        _check_sources(trained, description, initial.framework)
+        _check_sources(trained, description, initial)
         backbone = initial.backbone(description.seed)
         heads = initial.heads(backbone, description.seed)
     except GoalError as error:
@@ -135,12 +129,12 @@ def trained_encoder(
     return Encoder(heads=heads.to(device), backbone=backbone, precision=description.precision, device=device)
 
 
-def _check_sources(trained: TrainedModel, description: ModelDescription, framework: Framework) -> None:
+def _check_sources(trained: TrainedModel, description: ModelDescription, initial: InitialModel) -> None:
     """Check that what a model reads beside its checkpoint is what it was trained with; else a `WeightsError`.
 
     That is a frozen backbone's weights. Of a pretrained encoder whose weights the checkpoint has, it is the settings.
     """
-    model, known = description.model, description.weights
+    model, known, framework = description.model, description.weights, initial.framework
     if not trained.backbone and model.backbone.weights != "precomputed":
         if (own := framework.weights_id(model)) != known:
             now = f"{model.backbone.weights} is {own}, the cell used {known}"

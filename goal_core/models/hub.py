@@ -40,7 +40,7 @@ class Towers(nn.Module):
 
     def __init__(self, model: Any, pad: int) -> None:
         super().__init__()
-        self.model, text, size = model, model.config.text_config, _image_size(model)
+        self.model, text, size = model, model.config.text_config, model.config.vision_config.image_size
         # SigLIP reads the last state of captions that are padded to the full length, with nothing masked.
         self._pad: int | None = pad if model.config.model_type.startswith("siglip") else None
         self._longest: int = text.max_position_embeddings
@@ -78,7 +78,9 @@ def build_dual(config: BackboneConfig, *, image_size: int) -> ImageBackbone:
     model = _load(AutoModel, config.weights)
     if not hasattr(model, "get_text_features") or not hasattr(model, "get_image_features"):
         raise WeightsError(f"{config.weights!r} is a {type(model).__name__}, which does not have two towers")
-    if (own := _image_size(model)) != image_size:
+    if (own := getattr(model.config.vision_config, "image_size", None)) is None:
+        raise WeightsError(f"{config.weights!r} takes pictures of any size; only models of one size are known")
+    if own != image_size:
         raise ConfigError(f"{config.weights!r} sees images of {own} px, got {image_size}; set data.image.size: {own}")
     settings = _settings_of(config.weights, "preprocessor_config.json")
     settings = settings or _settings_of(config.weights, "processor_config.json").get("image_processor", {})
@@ -90,12 +92,6 @@ def build_dual(config: BackboneConfig, *, image_size: int) -> ImageBackbone:
     mean, std = settings.get("image_mean", CLIP_MEAN), settings.get("image_std", CLIP_STD)
     pad = _tokenizer_of(config.weights)[1]  # the configuration of many a SigLIP names another
     return ImageBackbone(Towers(model, pad), mean=mean, std=std)
-
-
-def _image_size(model: Any) -> int:
-    if (size := getattr(model.config.vision_config, "image_size", None)) is None:
-        raise WeightsError(f"a {type(model).__name__} takes pictures of any size; only those of one size are known")
-    return int(size)
 
 
 def build_encoder(weights: str, vocab_size: int) -> nn.Module:

@@ -1,6 +1,7 @@
 """Batch jobs: the commands `submit` and `cancel`, and what `status` and `logs` show of jobs."""
 
 import json
+import sys
 import time
 from collections.abc import Iterator
 from dataclasses import asdict, replace
@@ -12,8 +13,9 @@ import typer
 from goal_sweep.goal_core.basics.errors import DataError, GoalError, WeightsError, printable
 from goal_sweep.runners.cli.options import Seeds, Set, StoreDir, Sweep, SweepArguments, Trust, Uri
 from goal_sweep.runners.cli.output import console
+from goal_sweep.runners.cluster import kubernetes
 from goal_sweep.runners.cluster.backend import Submission, Submissions
-from goal_sweep.runners.cluster.submission import BACKENDS, HANDED_OVER, example_site, job_of, send, site_file, states
+from goal_sweep.runners.cluster.submission import BACKENDS, example_site, job_of, send, site_file, states
 from goal_sweep.runners.launch.opened import open_sweep
 from goal_sweep.runners.store import local_root
 from goal_sweep.sweeps.reading.load import load_for_cluster, load_places
@@ -42,6 +44,8 @@ def submit(
 ) -> None:
     """Launch a sweep as a batch job, which goes on without this shell until the sweep is done.
 
+    For Kubernetes it prints the RayJob that kubectl creates: --to kubernetes | kubectl create -f -
+
     Example: goal-sweep submit quickstart.yaml --to slurm --set cluster.slurm.time=4:00:00
     """
     if example is not None:
@@ -53,8 +57,7 @@ def submit(
     loaded = load_for_cluster(sweep, arguments.overrides, site=site_file(site), kind=to, trusted=trust_plugins)
     options = [*(["--retry-failed"] if retry_failed else []), *(["--fail-fast"] if fail_fast else [])]
     draft = job_of(loaded, options)
-    given = HANDED_OVER.get(to)
-    backend = given or BACKENDS[to]
+    backend = kubernetes if to == "kubernetes" else BACKENDS[to]
     notes = backend.check(draft)
     if show:
         print(backend.render(draft), end="")
@@ -63,18 +66,17 @@ def submit(
         open_sweep(loaded.config).check_trainable()
     except (DataError, WeightsError) as error:  # the nodes check what they have in any case
         notes.append(f"not checked here: {error}")
-    if given is not None:
-        name = given.create(draft)
-        lines = [f"{name}: created", *(f"  {command}" for command in given.next_steps(draft, name))]
-    else:
-        again = replace(arguments, set_=[one for one in set_ or () if not one.startswith("cluster.")])
-        sent, more = send(draft, to, Submissions(local_root(loaded.config.store)), again.command("cancel"))
-        notes += more
-        lines = [f"{sent.id}: submitted to {to} as job {sent.job}"]
-        for verb, words in (("status", ()), ("logs", ("--job", "--follow")), ("cancel", ())):
-            lines.append(f"  {again.command(verb, *words)}")
-    for line in [*(f"note: {note}" for note in notes), *lines]:
-        console.print(line)
+    if to == "kubernetes":
+        print(*(f"note: {note}\n" for note in notes), sep="", end="", file=sys.stderr)
+        print(backend.render(draft), end="")
+        return
+    again = replace(arguments, set_=[one for one in set_ or () if not one.startswith("cluster.")])
+    sent, more = send(draft, to, Submissions(local_root(loaded.config.store)), again.command("cancel"))
+    for note in [*notes, *more]:
+        console.print(f"note: {note}")
+    console.print(f"{sent.id}: submitted to {to} as job {sent.job}")
+    for verb, words in (("status", ()), ("logs", ("--job", "--follow")), ("cancel", ())):
+        console.print(f"  {again.command(verb, *words)}")
 
 
 @submitting.command()

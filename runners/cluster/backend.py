@@ -105,14 +105,14 @@ class Backend(Protocol):
         """The lines that the job has printed; with ``follow``, new ones until it ends."""
 
 
-def run_command(command: Sequence[str], text: str = "", *, doing: str = "") -> str:
-    """Run a command of a cluster with a text as its input. Returns its output.
+def run_command(command: Sequence[str], doing: str) -> str:
+    """Run a command of a cluster. Returns its output.
 
     Raises:
         ClusterError: it is not installed here, does not answer, or fails; has the line in which it says why.
     """
     try:
-        done = subprocess.run(command, input=text, capture_output=True, text=True, timeout=_ANSWER_S, check=False)
+        done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=_ANSWER_S)
     except FileNotFoundError as error:
         raise ClusterError(f"{command[0]} is not installed on this machine, or not on the path") from error
     except subprocess.TimeoutExpired as error:
@@ -120,7 +120,7 @@ def run_command(command: Sequence[str], text: str = "", *, doing: str = "") -> s
     if done.returncode:
         lines = (done.stderr.strip() or done.stdout.strip() or f"exit status {done.returncode}").splitlines()
         kind = NoAnswerError if "timed out" in lines[-1].lower() else ClusterError
-        raise kind(f"cannot {doing or f'run {command[0]}'}: {lines[-1].strip()}")
+        raise kind(f"cannot {doing}: {lines[-1].strip()}")
     return done.stdout
 
 

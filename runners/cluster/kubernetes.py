@@ -1,6 +1,5 @@
-"""Kubernetes: a RayJob of the KubeRay operator from a template, for `kubectl`, which does all the rest."""
+"""Kubernetes: a RayJob of the KubeRay operator from a template, for `kubectl create`."""
 
-import shlex
 from importlib import metadata
 
 from goal_sweep.goal_core.basics.errors import ConfigError
@@ -36,20 +35,3 @@ def render(job: Job) -> str:
         environment={**backend.PATIENT, **settings.environment, "GOAL_SWEEP_CODE": job.code},
         ray_version=metadata.version("ray"),
     )
-
-
-def create(job: Job) -> str:
-    """Give the manifest to `kubectl`. Returns the RayJob as `kubectl` names it."""
-    command = [*_kubectl(job), "create", "--filename=-", "--output=name"]
-    return backend.run_command(command, render(job), doing="create a RayJob").strip()
-
-
-def next_steps(job: Job, name: str) -> list[str]:
-    """The commands that show a RayJob and its output, and end it."""
-    words = [("get", name), ("logs", f"job/{name.rpartition('/')[2]}", "--follow"), ("delete", name)]
-    return [shlex.join([*_kubectl(job), *one]) for one in words]
-
-
-def _kubectl(job: Job) -> list[str]:
-    settings = job.cluster.kubernetes
-    return ["kubectl", *([f"--context={settings.context}"] if settings.context else []), "-n", settings.namespace]

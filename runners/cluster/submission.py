@@ -11,7 +11,7 @@ from typing import Any
 from ruamel.yaml import YAML
 
 from goal_sweep.goal_core.basics.errors import ConfigError, GoalError
-from goal_sweep.runners.cluster import backend, kubernetes, ray_jobs, slurm
+from goal_sweep.runners.cluster import backend, ray_jobs, slurm
 from goal_sweep.runners.cluster.backend import ClusterError, Job, JobState, NoAnswerError, Submission, Submissions
 from goal_sweep.runners.execution.job import CODE_DIGEST
 from goal_sweep.runners.store import local_root
@@ -20,8 +20,6 @@ from goal_sweep.sweeps.identity import to_mapping
 from goal_sweep.sweeps.reading.load import ClusterSweep
 
 BACKENDS: Mapping[str, backend.Backend] = {"ray": ray_jobs, "slurm": slurm}
-HANDED_OVER = {"kubernetes": kubernetes}
-"""Kinds of clusters that are only given a job: what becomes of it, their own tool tells."""
 _EXAMPLES = Path(__file__).parent / "sites"
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)")
 

@@ -11,9 +11,8 @@ from ruamel.yaml import YAML
 
 from goal_sweep.goal_core.basics.errors import ConfigError
 from goal_sweep.runners.cluster import kubernetes
-from goal_sweep.runners.cluster.backend import ClusterError
 from goal_sweep.runners.cluster.submission import example_site
-from tests.helpers.cluster_cases import job, on_path
+from tests.helpers.cluster_cases import job
 
 SCHEMA = Path(__file__).parent / "kuberay" / "rayjob-v1.schema.json.gz"
 LEAST = ("kubernetes.image=i:1", "kubernetes.store=/r/s", "kubernetes.mounts=[{name: r, mountPath: /r}]")
@@ -88,24 +87,6 @@ def test_the_example_runs_workers_alone_on_spot_nodes_with_gpus_and_secrets_are_
         assert variables["MLFLOW_TRACKING_PASSWORD"]["valueFrom"] == reference
         assert variables["GOAL_SWEEP_CODE"]["value"] == "0123456789abcdef"
         assert {"results", "data", "shared-memory"} <= {one["name"] for one in pod["volumes"]}
-
-
-def test_kubectl_gets_what_is_printed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    answer = f"cat > {tmp_path / 'sent'}; echo rayjob.ray.io/tiny-0a1b2c-x9"
-    called = on_path(tmp_path, monkeypatch, kubectl=answer)
-    sent = job(tmp_path, *LEAST, "kubernetes.context=lab", "kubernetes.namespace=research")
-    name = kubernetes.create(sent)
-    assert called() == ["kubectl --context=lab -n research create --filename=- --output=name"]
-    assert (tmp_path / "sent").read_text() == kubernetes.render(sent)
-    assert kubernetes.next_steps(sent, name)[1:] == [
-        "kubectl --context=lab -n research logs job/tiny-0a1b2c-x9 --follow",
-        "kubectl --context=lab -n research delete rayjob.ray.io/tiny-0a1b2c-x9",
-    ]
-    said = 'error: unable to recognize "STDIN": no matches for kind "RayJob" in version "ray.io/v1"'
-    on_path(tmp_path, monkeypatch, kubectl=f"echo '{said}' >&2; exit 1")
-    with pytest.raises(ClusterError) as refused:
-        kubernetes.create(sent)
-    assert str(refused.value) == f"cannot create a RayJob: {said}"
 
 
 @pytest.mark.parametrize(
