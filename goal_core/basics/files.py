@@ -74,22 +74,14 @@ def content_of(path: Path) -> bytes:
         return file.read()
 
 
-_CUT = " has lost its end; copy or download it anew"
-"""What is said of a zip archive that is not whole."""
-
-
 def seems(source: Path | bytes) -> str:
     """What a file is in place of what was expected, in words that follow its name; empty where that is not known."""
     if isinstance(source, Path):
-        if is_zipfile(source) and _PROGRAM.search("\n".join(ZipFile(source).namelist())):
-            return " is a program (TorchScript or torch.export), not weights; save the state_dict() of its model"
-        zipped = "" if is_zipfile(source) else _CUT
-        misnamed = source.suffix != ".safetensors"
         with open_file(source) as file:
-            source = file.read(200)
+            head = file.read(200)
     else:
-        zipped, misnamed = " is a zip archive, as Excel writes" if is_zipfile(BytesIO(source)) else _CUT, False
-    start = source[:200].lstrip().lower()
+        head = source[:200]
+    start = head.lstrip().lower()
     if not start:
         return " is empty"
     if start.startswith(b"version https://git-lfs"):
@@ -99,10 +91,21 @@ def seems(source: Path | bytes) -> str:
     if start.startswith((b"ii*\0", b"mm\0*")):
         return " is a TIFF that is damaged, or has bands or numbers of an unknown kind; save it as RGB of 8 bits"
     if start.startswith(b"pk\3\4"):
-        return zipped
-    if misnamed and source[6:10] == b'\0\0{"':  # after the length of the header
+        return _zipped(source)
+    if isinstance(source, Path) and source.suffix != ".safetensors" and head[6:10] == b'\0\0{"':  # after its length
         return " is a safetensors file; name it .safetensors"
     return " is compressed; unpack it" if start.startswith(b"\x1f\x8b") else ""
+
+
+def _zipped(source: Path | bytes) -> str:
+    """What a zip archive is in place of weights, as torch writes them, or of a content."""
+    if not is_zipfile(source if isinstance(source, Path) else BytesIO(source)):
+        return " has lost its end; copy or download it anew"
+    if not isinstance(source, Path):
+        return " is a zip archive, as Excel writes"
+    is_program = _PROGRAM.search("\n".join(ZipFile(source).namelist()))
+    what = " is a program (TorchScript or torch.export), not weights; save the state_dict() of its model"
+    return what if is_program else ""
 
 
 def new_file(path: Path, *, force: bool, read: Iterable[Path] = ()) -> Path:

@@ -38,11 +38,10 @@ T = TypeVar("T")
 class Towers(nn.Module):
     """Both towers of a model such as CLIP or SigLIP, with their projections."""
 
-    def __init__(self, model: Any, pad: int) -> None:
+    def __init__(self, model: Any, pad: int | None) -> None:
         super().__init__()
         self.model, text, size = model, model.config.text_config, model.config.vision_config.image_size
-        # SigLIP reads the last state of captions that are padded to the full length, with nothing masked.
-        self._pad: int | None = pad if model.config.model_type.startswith("siglip") else None
+        self._pad = pad
         self._longest: int = text.max_position_embeddings
         # CLIP reads the state of a caption's end, which sees only what comes before; a mask would wait for the device.
         self._masks = model.config.model_type != "clip"
@@ -90,7 +89,9 @@ def build_dual(config: BackboneConfig, *, image_size: int) -> ImageBackbone:
             f"the processor of {config.weights!r} does not divide by 255 and normalise; only that is known"
         )
     mean, std = settings.get("image_mean", CLIP_MEAN), settings.get("image_std", CLIP_STD)
-    pad = _tokenizer_of(config.weights)[1]  # the configuration of many a SigLIP names another
+    # SigLIP reads the last state of captions that are padded to the full length, with nothing masked. With what, only
+    # its tokenizer knows: the configuration of many a SigLIP names another id.
+    pad = _tokenizer_of(config.weights)[1] if model.config.model_type.startswith("siglip") else None
     return ImageBackbone(Towers(model, pad), mean=mean, std=std)
 
 

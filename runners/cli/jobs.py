@@ -67,7 +67,8 @@ def submit(
     except (DataError, WeightsError) as error:  # the nodes check what they have in any case
         notes.append(f"not checked here: {error}")
     if to == "kubernetes":
-        print(*(f"note: {note}\n" for note in notes), sep="", end="", file=sys.stderr)
+        for note in notes:
+            print(f"note: {note}", file=sys.stderr)
         print(backend.render(draft), end="")
         return
     again = replace(arguments, set_=[one for one in set_ or () if not one.startswith("cluster.")])

@@ -53,6 +53,8 @@ _NONE = re.compile(
     r"|<[\w .]+ object at 0x\w+>)\s*"
 )
 """What programs write for no text, or where they fail."""
+_HIDDEN = re.compile(r"\.|@eaDir\Z")
+"""As `.git`, macOS's `._3.png` and Synology's `@eaDir` begin."""
 _AFTER = re.compile(r"[-_ ]*\d*$")
 """A year or a number after the word for a split."""
 _FEW = 1000
@@ -115,9 +117,7 @@ def tree(root: Path) -> list[Path]:
             raise DataError(f"{folder} and {other} are one folder; remove the link")
         if not os.access(folder, os.R_OK | os.X_OK):
             raise DataError(f"cannot read the folder {folder}: Permission denied")
-        inside = [
-            one for one in folder.iterdir() if not one.name.startswith(".") and one.name != "@eaDir"
-        ]  # Synology's
+        inside = [one for one in folder.iterdir() if not _HIDDEN.match(one.name)]
         found += inside
         left += [one for one in inside if one.is_dir()]
     stores = {one.parent for one in found if one.name == "store.json" and b'"checksum"' in content_of(one)} - {root}

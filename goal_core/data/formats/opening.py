@@ -264,9 +264,9 @@ def _listings(config: DataConfig, layout: Layout, report: DataReport) -> tuple[d
         if file := listing.features:
             report.note(f"{split} features", "ok", f"shape {file.shape}, {np.dtype(file.dtype)}")
         if not listing.names and split in report.needed:
-            drawn = "leave out all splits, and they are drawn" if config.format == "source" else ""
-            why = f": {layout.split or drawn}" if layout.split or drawn else ""
-            report.note(split, "wrong", f"split {split!r} has no images{why}")
+            mend = "leave out all splits, and they are drawn" if config.format == "source" else ""
+            said = filter(None, [f"split {split!r} has no images", layout.split or mend])
+            report.note(split, "wrong", ": ".join(said))
     return listings, [f"{what}, which are not used: {', '.join(own)}" for what, own in left_out.items() if own]
 
 

@@ -93,9 +93,9 @@ def _recognised(path: Path, root: Path, config: SourceConfig, lines: list[str]) 
     tables = [one for one in files if folders and one.suffix.lower() in TABLES]
     if tables and not {*texts} & {*files}:
         raise DataError(f"{path} is a folder with the table {tables[0]}; if that names the images, give its path")
-    if others := [*tables, *(one for one in files if folders and one.suffix.lower() in (".json", ".jsonl"))]:
-        lines.append(f"not read, as text files beside the pictures hold the captions: {others[0]}, of {len(others):,}")
     if folders and pictures:
+        if rest := [*tables, *(one for one in files if one.suffix.lower() in (".json", ".jsonl"))]:
+            lines.append(f"not read, as text files beside the pictures hold the captions: {rest[0]}, of {len(rest):,}")
         owners = dict(zip(texts, pictures, strict=True))
         if shared := [(one, own) for own, one in zip(texts, pictures, strict=True) if owners[own] != one]:
             one, own = shared[0]
