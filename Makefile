@@ -68,7 +68,7 @@ bench:
 	@$(WITH_TORCH) -c '$(HAS_TORCH)' || $(MAKE) $(STAMP)
 	@set -e; for name in $(BENCH); do $(WITH_TORCH) -m benchmarks.$$name; done
 
-# Proves a GPU within ten minutes, and leaves gpu.json in OUT. Needs goal_core's dependencies alone.
+# Proves a GPU, what takes longest first, within ten minutes, and leaves gpu.json in OUT. Needs goal_core's dependencies alone.
 OUT ?= gpu-proof
 gpu:
 	$(WITH_TORCH) -m benchmarks.gpu --out $(OUT) $(GPU)

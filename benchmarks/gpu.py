@@ -57,19 +57,20 @@ TESTS = (
     "-v -rfEs --tb=short -W default -p no:cacheprovider -o addopts=--import-mode=importlib "
     "--continue-on-collection-errors -m gpu --basetemp={scratch}/tests tests/goal_core"
 )
-LARGE, SMALL = f"{SHARED} --images 2000 {RESNET152}", f"{SHARED} {TINY}"
+LARGE, SMALL = f"{SHARED} --images 1100 {RESNET152}", f"{SHARED} {TINY}"
 STEPS = (
     Step("finetune", "what decides the hours: ResNet-152 in bf16, compiled, with channels last, and neither",
          "benchmarks.steps",
          f"{SMALL} --rows compiled finetune channels-first --precisions bf16 --sources pack",
-         f"{LARGE} --rows compiled finetune channels-first --precisions bf16 --sources pack", limit=120),
-    Step("float32", "the same in tf32 and fp32", "benchmarks.steps",
-         f"{SMALL} --rows finetune --precisions tf32 fp32 --sources pack",
-         f"{LARGE} --rows finetune compiled --precisions tf32 fp32 --sources pack", limit=150),
-    Step("tests", "every GPU test of goal_core", "pytest", TESTS, TESTS, limit=150),
-    Step("frozen", "ResNet-152, frozen, on photographs: cells alone, sharing and stacked", "benchmarks.steps",
+         f"{LARGE} --rows compiled finetune channels-first --precisions bf16 --sources pack", limit=270),
+    Step("tests", "every GPU test of goal_core", "pytest", TESTS, TESTS, limit=60),
+    Step("frozen", "ResNet-152, frozen, on photographs: a cell alone, stacked cells, and these with it compiled",
+         "benchmarks.steps",
          f"{SMALL} --rows one heads --sources files --cells 3",
-         f"{LARGE} --rows one heads --precisions bf16 tf32 --sources files pack", limit=150),
+         f"{LARGE} --rows one heads-compiled --precisions bf16 --sources pack", limit=180),
+    Step("float32", "fine-tuning in tf32 and fp32", "benchmarks.steps",
+         f"{SMALL} --rows finetune --precisions tf32 fp32 --sources pack",
+         f"{LARGE} --rows finetune compiled --precisions tf32 fp32 --sources pack", limit=330),
     Step("ratios", "objectives and recall against one product", "benchmarks.ratios",
          "--batch 16 --dim 8 --images 50 --rounds 1", "--batch 1024 4096", limit=60),
 )  # fmt: skip

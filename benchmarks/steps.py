@@ -46,6 +46,7 @@ from goal_sweep.goal_core.training.train import train_unit
 TUNED = {"stage": "finetune"}
 ROWS: Mapping[str, Mapping[str, Any]] = {
     "one": {}, "trunk": {"sharing": "trunk"}, "heads": {"sharing": "heads"},
+    "heads-compiled": {"sharing": "heads", "compile": "on"},
     "finetune": TUNED, "compiled": {**TUNED, "compile": "on"}, "channels-first": {**TUNED, "channels_first": True},
     **{f"{count}-chunks": {**TUNED, "chunks": count} for count in (2, 4, 8)},
 }  # fmt: skip
@@ -179,7 +180,7 @@ class _Clock(Callback):
         self._warm, self._end = warm, warm + steps
         self._profiler = None if unit.device == "cpu" else profile(activities=[ProfilerActivity.CUDA])
         self._now = clock_of(unit.device, unit.threads + unit.loader_workers)
-        self._done, self._began = 0, (0.0, 0.0, 0.0)
+        self._done, self._began, self._made, self._first_s = 0, (0.0, 0.0, 0.0), perf_counter(), 0.0
         self._batches: EpochBatches | None = None
         self.row: dict[str, float] = {}
 
@@ -191,6 +192,9 @@ class _Clock(Callback):
     def step(self) -> None:
         assert self._batches is not None
         self._done += 1
+        if self._done == 1:
+            wait_for(self._device)
+            self._first_s = perf_counter() - self._made
         if self._done not in (self._warm, self._end, self._end + PROFILED):
             return
         wait_for(self._device)
@@ -202,16 +206,18 @@ class _Clock(Callback):
         elif self._done == self._end:
             took, passed, waited = (now - then for now, then in zip(stamp, self._began, strict=True))
             ms = 1000 * took / (self._end - self._warm)
-            self.row = {"ms a step": ms, "cell steps/s": 1000 * self._cells / ms, "data wait %": 100 * waited / passed}
+            self.row = {"first step s": self._first_s, "ms a step": ms, "cell steps/s": 1000 * self._cells / ms}
+            self.row["data wait %"] = 100 * waited / passed
             if self._profiler is None:
                 raise _Enough
-            self.row["MiB"] = torch.cuda.max_memory_allocated() / MIB
+            self.row["MiB"] = torch.cuda.max_memory_reserved() / MIB  # with what CUDA graphs keep
             self._profiler.start()
         else:
             assert self._profiler is not None
             self._profiler.stop()
             kernels = [event for event in self._profiler.key_averages() if event.device_type.name == "CUDA"]
             worked_ms = sum(event.self_device_time_total for event in kernels) / 1e3 / PROFILED
+            self.row["kernels"] = sum(event.count for event in kernels) / PROFILED
             self.row["GPU busy %"] = 100 * worked_ms / self.row["ms a step"]
             raise _Enough
 

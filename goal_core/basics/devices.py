@@ -113,21 +113,24 @@ def computing(module: nn.Module, device: torch.device) -> AbstractContextManager
     return nullcontext() if dtype is None else torch.autocast(device.type, dtype=dtype)
 
 
-def compiled(function: Callable[..., Tensor], what: str) -> Callable[..., Tensor]:
+def compiled(function: Callable[..., Tensor], what: str, *, graph: bool = False) -> Callable[..., Tensor]:
     """A function as one program of `torch.compile`; where that fails the function as it is, with a warning.
 
     The program draws the random numbers that the function would.
 
     Args:
         what: what the function is, for the warning.
+        graph: launch it as one CUDA graph, where a GPU would wait for the launches; its shapes never change.
     """
-    program: Callable[..., Tensor] | None = torch.compile(function, options={"fallback_random": True})
+    options: dict[str, Any] = {"fallback_random": True, "triton.cudagraphs": graph}
+    program: Callable[..., Tensor] | None = torch.compile(function, dynamic=False if graph else None, options=options)
 
     def run(*given: Any) -> Tensor:
         nonlocal program
         if program is not None:
             try:
-                return program(*given)
+                result = program(*given)
+                return result.clone() if graph else result  # the next run writes over a graph's own
             except Exception as error:  # compilers raise errors of many kinds; a fault of the function shows below
                 if is_out_of_memory(error):
                     raise

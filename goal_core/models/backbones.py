@@ -44,7 +44,8 @@ class ImageBackbone(nn.Module):
         super().__init__()
         self.net, self.cells, self._drops = net, cells, drops
         self._layout: torch.memory_format = torch.contiguous_format
-        self._run: Callable[..., Tensor] = self._features
+        self._program: tuple[int, Callable[..., Tensor]] | None = None
+        """For batches of how many images it is, and the program."""
         self._run_texts: Any = getattr(net, "texts", None)
         pooled = net.num_features if cells else getattr(net, "head_hidden_size", net.num_features)  # VGG, MobileNetV3
         self.num_features = int(pooled)  # type: ignore[arg-type]  # timm models all carry it
@@ -81,24 +82,33 @@ class ImageBackbone(nn.Module):
         """Let batch normalisation use, and record, each batch's statistics; or return to the running ones."""
         self.net.train(on)
 
-    def placed(self, device: torch.device, *, precision: str = "fp32", compiles: bool = False) -> ImageBackbone:
-        """Move it to a device, where it computes in a precision, if asked as one compiled program.
+    def placed(self, device: torch.device, *, precision: str = "fp32", compiled_for: int = 0) -> ImageBackbone:
+        """Move it to a device, where it computes in a precision.
 
         On a GPU, and where it is compiled, channels come last, as fast convolutions have them.
+
+        Args:
+            compiled_for: batches of so many images are computed by one compiled program. Others are not, for each
+                size would be compiled anew.
         """
         set_arithmetic_of(self, precision)
-        if device.type == "cuda" or compiles:
+        if device.type == "cuda" or compiled_for:
             self._layout = torch.channels_last
             self.to(memory_format=torch.channels_last)
-        self._run = compiled(self._features, "image backbone") if compiles else self._features
+        if compiled_for:
+            program = compiled(self._features, "image backbone", graph=device.type == "cuda")
+            self._program = compiled_for, program
         texts: Any = getattr(self.net, "texts", None)
-        self._run_texts = compiled(texts, "text tower") if compiles and texts is not None else texts
+        self._run_texts = compiled(texts, "text tower") if compiled_for and texts is not None else texts
         return self.to(device)
 
     def forward(self, images_B3SS: Tensor) -> Tensor:
         """Features (B, F) float32, or of L cells (B, L, F), not normalised, of RGB pixels (B, 3, S, S) uint8."""
+        run: Callable[..., Tensor] = self._features
+        if self._program is not None and len(images_B3SS) == self._program[0]:
+            run = self._program[1]
         with computing(self, images_B3SS.device):
-            return self._run(images_B3SS).float()
+            return run(images_B3SS).float()
 
     def _features(self, images_B3SS: Tensor) -> Tensor:
         pixels = ((images_B3SS.float() - self.mean) / self.std).contiguous(memory_format=self._layout)

@@ -58,25 +58,25 @@ class SharedBackbone:
         self.compiles = unit.compile == "on" or (unit.compile == "auto" and pays)
         """Whether backbones and text encoders are compiled."""
         self.unit, self._initial, self._fingerprint, self._alive = unit, initial, fingerprint, alive
-        self.device = torch.device(unit.device)
+        self.device, self.image = torch.device(unit.device), unit.data.image
         self.backbone: ImageBackbone | None = None
         """The shared frozen backbone, on the device; None where each cell has its own or the data are features."""
         if unit.stage.shares_backbone and (backbone := initial.backbone(unit.seed)) is not None:
             self.backbone = self.placed(backbone)
-        self.image = unit.data.image
         self._train_features: Tensor | None = None
         """Of each image; or of the first view of each image, then of the second view of each, and so on."""
         self._num_train = 0
 
     def placed(self, backbone: ImageBackbone) -> ImageBackbone:
         """A backbone on the unit's device, as the unit computes it."""
-        return backbone.placed(self.device, precision=self.unit.precision, compiles=self.compiles)
+        stage = self.unit.stage
+        size = min(stage.micro_batch or stage.batch_size, stage.batch_size) if self.wants_pixels() else CHUNK
+        return backbone.placed(self.device, precision=self.unit.precision, compiled_for=size * self.compiles)
 
     def wants_pixels(self) -> bool:
         """Whether training batches need decoded images."""
-        if self.image is None or self.backbone is None:
-            return self.image is not None
-        return self.image.augments and not self.unit.stage.feature_views
+        stage, image = self.unit.stage, self.image
+        return image is not None and not (stage.shares_backbone and (stage.feature_views or not image.augments))
 
     def prepare(self, train: Split) -> None:
         """Compute the training features, where they are the same in every epoch, or some views of each image are."""

@@ -186,8 +186,8 @@ def plan_text(sweep: ResolvedSweep, plan: dict[str, Any], width: int = 80) -> st
     left = [row for row in plan["stages"] if row["units"]]
     for source in dict.fromkeys(filter(None, (row["time_from"] for row in left))):
         of = ", ".join(dict.fromkeys(row["stage"] for row in left if row["time_from"] == source))
-        counted = f", counted for {plan['card']} (docs/performance.md); --measure trains steps here"
-        lines.append(f"time of {of}: {source}{counted if source == 'by roofline' else ''}")
+        counted = f" for {plan['card']} (docs/performance.md); --measure trains steps here"
+        lines.append(f"time of {of}: {source}{counted if source == 'counted' else ''}")
     if unknown := sorted({row["backbone"] for row in left if None in (row["disk_mb"], row["memory_mb"])}):
         lines.append(f"-- disk and memory are not known of {', '.join(unknown)}")
     if left:

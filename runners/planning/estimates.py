@@ -1,6 +1,6 @@
 """Seconds of a step, and megabytes of a unit, that nobody has measured. They are counted: nothing is built.
 
-A step's arithmetic and its memory traffic are set against the peaks of a card (a roofline).
+A step takes its arithmetic at a card's peak and its memory traffic at its bandwidth, one after the other.
 """
 
 import re
@@ -13,9 +13,9 @@ from goal_sweep.sweeps import ResourceConfig, SweepConfig, Training, Unit
 
 DEFAULT: Final = "A100"
 """The card of a sweep for GPUs of which nothing is known."""
-_REACHED: Final = 0.5
-"""Share of a peak that programs reach: of published trainings, 0.37 to 0.58 on an RTX 3090 and 0.29 to 0.35 on an A100
-(tests/runners/planning/test_speeds.py). Compiled ones, and those on newer cards, are not published."""
+_REACHED: Final = 0.55
+"""Share of both peaks that programs reach: measured on an H200 (benchmarks/RESULTS.md). Of published trainings, which
+are not compiled, 0.57 to 0.82 on an RTX 3090 and 0.29 to 0.59 on an A100 (tests/runners/planning/test_speeds.py)."""
 _LEAST_S: Final = 0.01
 """Seconds of the smallest step: starting the kernels of the heads, the objective and the optimiser."""
 _IMAGE_LOAD_S: Final = 0.005
@@ -72,8 +72,7 @@ def card_named(name: str) -> Card | None:
 def step_s(training: Training, size: DataSize, resources: ResourceConfig, card: Card) -> tuple[float, float] | None:
     """Seconds of a step of one training by itself, with its share of the validation, and of decoding the step's images.
 
-    The larger of arithmetic and traffic counts, as S. Williams et al. bound a program ("Roofline", CACM 2009). Features
-    that are computed once are not counted. The cells of a unit share what is decoded.
+    Features that are computed once are not counted. The cells of a unit share what is decoded.
 
     Args:
         card: the GPU of which `resources` may take a part, or one core of a CPU.
@@ -102,7 +101,7 @@ def step_s(training: Training, size: DataSize, resources: ResourceConfig, card: 
     moved += 32 * (heads.params + stage.trains_backbone * backbone.params_m * 1e6)
     peak = card.half if is_half else card.tf32 if training.precision == "tf32" else card.fp32
     reached = _REACHED * (resources.gpus or resources.cpus)
-    work = max(2 * gmac / (1000 * peak), moved / (1e9 * card.bandwidth)) / reached
+    work = (2 * gmac / (1000 * peak) + moved / (1e9 * card.bandwidth)) / reached
     return max(work, _LEAST_S), loaded * _IMAGE_LOAD_S / max(1, resources.loader_workers)
 
 

@@ -40,11 +40,12 @@ TIE: Final = 1.05
 FILLED: Final = 0.85
 """Share of a device's memory that units may plan to use."""
 Kind = tuple[ModelConfig, str]
-Source = Literal["measured here", "in the store", "gpu record", "by roofline"]
+Source = Literal["measured here", "in the store", "gpu record", "counted"]
 FROZEN, TRAINED = 0.9, 0.05
 """The part that cells have in common: where they share a backbone's passes, and where they share only the batches."""
-_START_S: Final = {"cpu": 3.0, "cuda": 20.0}
-"""Seconds until a unit trains: process, imports, data, weights. Of a CPU measured with the quickstart, else assumed."""
+_START_S: Final = {"cpu": 3.0, "cuda": 60.0}
+"""Seconds until a unit trains: process, imports, data, weights, and on a GPU choosing convolutions, with what was
+compiled before. Measured with the quickstart, and with ResNet-152 on an H200."""
 _LOOKED_AT: Final = 16
 """Trainings of a kind that are read, because a store may hold thousands."""
 
@@ -178,7 +179,7 @@ class Speeds:
         if unit.kind in self.known or self.card is None:
             return self.known.get(unit.kind)
         seconds = step_s(self._fitting(unit.trainings[0], self.card), self.size, self.config.resources, self.card)
-        return None if seconds is None else Speed(seconds[0], "by roofline", seconds[1])
+        return None if seconds is None else Speed(seconds[0], "counted", seconds[1])
 
     def _fitting(self, training: Training, card: Card) -> Training:
         """A training with the `micro_batch` to which a launch comes on a card that has too little memory."""
@@ -283,9 +284,11 @@ def recorded(path: Path, units: Iterable[Unit]) -> dict[Kind, Speed]:
     found = dict[Kind, Speed]()
     for unit in units:
         first, image, trains = unit.trainings[0], unit.trainings[0].cell.data.image, unit.stage.trains_backbone
-        step, row, source = ("finetune", "compiled", "pack") if trains else ("frozen", "one", "files")
+        step, row = ("finetune", "compiled") if trains else ("frozen", "heads-compiled")
         model = f"{backbone_name(first.cell.model)} at {image.size if image else 0} px"
-        title = f"{model}, batch {unit.stage.batch_size}, {first.precision}, images from {source}"
+        title = f"{model}, batch {unit.stage.batch_size}, {first.precision}, images from pack"
         if times := tables.get(step, {}).get(title, {}).get(row):
-            found[unit.kind] = Speed(times["ms a step"] / 1000, "gpu record")
+            step_s = times["ms a step"] / 1000
+            common, cells = common_part(unit), 1 if trains else times["cell steps/s"] * step_s
+            found[unit.kind] = Speed(step_s / (common + cells * (1 - common)), "gpu record")
     return found

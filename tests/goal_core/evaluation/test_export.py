@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import onnx
 import pytest
 import torch
 from PIL import Image
@@ -52,6 +51,7 @@ def test_towers_alone_give_the_vectors_of_the_model(
     assert max(one for one in found.values() if one is not None) < 1e-5
     towers = [tmp_path / "towers" / file for file in found]
     if kind == "onnx":
+        onnx = pytest.importorskip("onnx")
         weights = [{one.name for one in onnx.load(path).graph.initializer} for path in towers]
     else:
         weights = [set(torch.export.load(path).state_dict) for path in towers]

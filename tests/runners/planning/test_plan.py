@@ -27,7 +27,7 @@ def test_the_sweep_file_states_the_cost_that_plan_computes(
     monkeypatch.delenv("GOAL_F30K", raising=False)
     config, text = load_sweep(name, environ={}), find_sweep(name).read_text()
     for row, settings in zip(as_json(name)["stages"], config.stages, strict=True):
-        assert row["time_from"] == "by roofline"
+        assert row["time_from"] == "counted"
         assert f"{row['trainings']} cells" in text
         assert f"{row['steps_per_epoch']:,} steps an epoch" in text
         assert f"{row['steps']:,} steps" in text
@@ -40,7 +40,7 @@ def test_the_text_has_no_number_that_the_json_lacks(
     shown, found = planned("coco_vsepp", "--devices", "8"), as_json("coco_vsepp", "--devices", "8")
     assert max(len(line) for line in shown.splitlines() if line.startswith(" ")) <= 80
     assert shown.startswith("coco_vsepp: 45 cells = 1 backbone x 3 seeds x 15 objectives; data not on this machine")
-    for fact in ("113,287 images", "566,435 captions", "by roofline", "A100", "on 8 GPUs"):
+    for fact in ("113,287 images", "566,435 captions", "counted", "A100", "on 8 GPUs"):
         assert fact in shown
     assert [found[key] for key in ("cells", "backbones", "seeds", "objectives")] == [45, 1, 3, 15]
     assert "take 64 CPUs" in found["notes"][0]
@@ -88,6 +88,6 @@ def test_what_is_measured_comes_before_what_is_counted(as_json: Callable[..., di
 
     monkeypatch.setattr("goal_sweep.runners.cli.plan.measured", measured)
     before, found = as_json(*TINY)["stages"], as_json(*TINY, "--measure")["stages"]
-    assert [row["time_from"] for row in found] == ["measured here", "by roofline"]
+    assert [row["time_from"] for row in found] == ["measured here", "counted"]
     assert found[0]["hours"] > before[0]["hours"]
     assert found[1]["hours"] == before[1]["hours"]

@@ -44,13 +44,17 @@ def kill_itself() -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
+def leave() -> None:
+    sys.exit("enough")  # called here, for wandb may have put another function in its place
+
+
 def test_a_process_that_ends_without_an_answer_is_one_line() -> None:
     with pytest.raises(GoalError, match="ended without an answer: exit status 7"):
         apart(os._exit, 7)
     with pytest.raises(GoalError, match="ended without an answer: killed; is there enough memory"):
         apart(kill_itself)
     with pytest.raises(SystemExit, match="enough"):
-        apart(sys.exit, "enough")
+        apart(leave)
 
 
 @pytest.mark.parametrize("end", [signal.SIGKILL, signal.SIGINT])

@@ -21,30 +21,34 @@ def step_s(stage: str, *overrides: str, gpu: str = "A100") -> float:
     speeds = replace(published_speeds("coco_vsepp", "precision=fp32", *overrides), gpu=gpu)
     speed = speeds.of(unit_of(speeds, stage))
     assert speed is not None
-    assert speed.source == "by roofline"
+    assert speed.source == "counted"
     return speed.step_s
 
 
-def test_a_step_takes_its_arithmetic_at_half_of_the_peak_where_that_is_the_most() -> None:
+def test_a_step_takes_its_arithmetic_and_its_traffic_at_a_share_of_the_peaks() -> None:
     backbone, heads = 128 * 11.51e9, 3 * 128 * (2048 * 1024 + 14 * 3 * 1024 * (300 + 1024))
-    assert step_s("frozen") == pytest.approx(2 * (backbone + heads) / 19.5e12 / 0.5, rel=0.01)
-    assert step_s("finetune") == pytest.approx(2 * (3 * backbone + heads) / 19.5e12 / 0.5, rel=0.01)
-    # With tensor cores the memory is the slower part: what autograd would keep, written and read in each pass.
-    kept = 3 * 128 * 2 * 177.42e6 / 2 + 32 * 58.14e6
-    assert step_s("finetune", "precision=bf16", "resources.loader_workers=64", gpu="H100") == pytest.approx(
-        kept / 3350e9 / 0.5, rel=0.05
-    )
+    kept = 3 * 128 * 2 * 177.42e6 + 32 * 58.14e6  # what autograd would keep, written and read in each pass
+    work_s = 2 * (3 * backbone + heads) / 19.5e12 + kept / 1555e9
+    assert step_s("finetune") == pytest.approx(work_s / 0.55, rel=0.02)
+    work_s = 2 * (3 * backbone + heads) / 989e12 + (kept / 2) / 3350e9
+    assert step_s("finetune", "precision=bf16", gpu="H100") == pytest.approx(work_s / 0.55, rel=0.05)
+
+
+def test_a_plan_agrees_with_what_an_h200_took() -> None:
+    """ResNet-152 at 224 px in bf16: a cell that is fine-tuned, and 15 that are stacked on a frozen one."""
+    assert step_s("finetune", "precision=bf16", gpu="H200") == pytest.approx(0.0430, rel=0.05)
+    assert step_s("frozen", "precision=bf16", gpu="H200") * (0.9 + 15 * 0.1) == pytest.approx(0.0360, rel=0.1)
 
 
 PUBLISHED = {
     # timm, results/benchmark-train-amp-nhwc-pt112-cu113-rtx3090.csv, train_samples_per_sec.
-    ("RTX 3090", "bf16", 0.8, 1.4): "resnet18 3482 resnet50 1218 resnet101 748 resnet152 501 resnext101_32x8d 313 "
+    ("RTX 3090", "bf16", 0.6, 1.0): "resnet18 3482 resnet50 1218 resnet101 748 resnet152 501 resnext101_32x8d 313 "
     "vit_small_patch16_224 1058 vit_base_patch16_224 393 swin_base_patch4_window7_224 281 efficientnet_b0 1752",
     # NVIDIA/DeepLearningExamples, PyTorch/Classification/ConvNets; resnet152 and ViT: willgpaik, pytorch-ddp-bench.
-    ("A100-80G", "bf16", 1.4, 1.7): "resnet50 2470 efficientnet_b0 2489 resnet152 1190 vit_base_patch16_224 1030",
-    ("A100", "bf16", 1.4, 1.7): "resnext101_32x4d 908",
-    ("A100-80G", "tf32", 1.7, 2.6): "resnet50 938 efficientnet_b0 1078",
-    ("A100", "tf32", 1.7, 2.6): "resnext101_32x4d 300",
+    ("A100-80G", "bf16", 0.9, 1.6): "resnet50 2470 efficientnet_b0 2489 resnet152 1190 vit_base_patch16_224 1030",
+    ("A100", "bf16", 0.9, 1.6): "resnext101_32x4d 908",
+    ("A100-80G", "tf32", 1.4, 2.0): "resnet50 938 efficientnet_b0 1078",
+    ("A100", "tf32", 1.4, 2.0): "resnext101_32x4d 300",
 }
 """Images a second of trainings on one GPU at 224 px, in half precision or TF32, not compiled; and how far plans are."""
 
@@ -77,9 +81,9 @@ def test_a_unit_is_never_shorter_than_the_decoding_of_its_images_which_its_cells
     assert many.waits(unit_of(many, "finetune")) == ""
 
 
-def test_the_fast_flagship_takes_two_days_of_an_h100() -> None:
-    rows = rows_of("coco_vsepp_fast", "resources.accelerator=H100", environ={})
-    assert sum(row["hours"] for row in rows) < 50
+def test_the_fast_flagship_takes_less_than_two_days_of_an_h200() -> None:
+    rows = rows_of("coco_vsepp_fast", "resources.accelerator=H200", environ={})
+    assert sum(row["hours"] for row in rows) < 45
 
 
 @pytest.mark.parametrize(
@@ -106,22 +110,23 @@ def test_what_nobody_knows_has_no_time_and_takes_none_from_another() -> None:
     other = replace(published_speeds("coco_vsepp"), gpu="Quadro")
     assert other.seconds(unit_of(other, "frozen")) is None
     known = {unit_of(unknown, "frozen").kind: Speed(0.5, "measured here")}
-    assert replace(unknown, known=known).seconds(unit_of(unknown, "frozen")) == pytest.approx(20 + 4426 * 30 * 0.5)
+    assert replace(unknown, known=known).seconds(unit_of(unknown, "frozen")) == pytest.approx(60 + 4426 * 30 * 0.5)
     assert replace(unknown, known=known).seconds(unit_of(unknown, "finetune")) is None
 
 
 def test_a_unit_takes_its_steps_and_what_its_cells_do_not_share() -> None:
     speeds = published_speeds("coco_vsepp", "resources.loader_workers=64")
     one, all_ = (speeds.seconds(unit_of(speeds, "frozen", cells)) or 0.0 for cells in (1, 15))
-    assert (all_ - 20) / (one - 20) == pytest.approx(0.9 + 15 * 0.1)
+    assert (all_ - 60) / (one - 60) == pytest.approx(0.9 + 15 * 0.1)
 
 
 def test_a_gpu_record_gives_the_steps_of_its_own_models(tmp_path: Path) -> None:
     speeds, path = published_speeds("coco_vsepp"), tmp_path / "gpu.json"
-    tables = {"resnet152 at 224 px, batch 128, tf32, images from files": {"one": {"ms a step": 123.0}}}
+    row = {"ms a step": 240.0, "cell steps/s": 15 / 0.24}
+    tables = {"resnet152 at 224 px, batch 128, tf32, images from pack": {"heads-compiled": row}}
     path.write_text(json.dumps({"steps": {"frozen": {"status": "late", "tables": tables}}}))
     units = [unit_of(speeds, stage) for stage in ("frozen", "finetune")]
-    assert recorded(path, units) == {units[0].kind: Speed(0.123, "gpu record")}
+    assert recorded(path, units) == {units[0].kind: Speed(pytest.approx(0.24 / 2.4), "gpu record")}  # type: ignore[arg-type]
     other = published_speeds("coco_vsepp", "precision=bf16")
     assert recorded(path, [unit_of(other, "frozen")]) == {}
     path.write_text('{"steps": {}}')
