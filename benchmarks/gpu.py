@@ -63,7 +63,7 @@ STEPS = (
          "benchmarks.steps",
          f"{SMALL} --rows compiled finetune channels-first --precisions bf16 --sources pack",
          f"{LARGE} --rows compiled finetune channels-first --precisions bf16 --sources pack", limit=270),
-    Step("tests", "every GPU test of goal_core", "pytest", TESTS, TESTS, limit=60),
+    Step("tests", "every GPU test of goal_core", "pytest", TESTS, TESTS, limit=180),
     Step("frozen", "ResNet-152, frozen, on photographs: a cell alone, stacked cells, and these with it compiled",
          "benchmarks.steps",
          f"{SMALL} --rows one heads --sources files --cells 3",

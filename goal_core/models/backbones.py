@@ -82,7 +82,9 @@ class ImageBackbone(nn.Module):
         """Let batch normalisation use, and record, each batch's statistics; or return to the running ones."""
         self.net.train(on)
 
-    def placed(self, device: torch.device, *, precision: str = "fp32", compiled_for: int = 0) -> ImageBackbone:
+    def placed(
+        self, device: torch.device, *, precision: str = "fp32", compiled_for: int = 0, graph: bool = True
+    ) -> ImageBackbone:
         """Move it to a device, where it computes in a precision.
 
         On a GPU, and where it is compiled, channels come last, as fast convolutions have them.
@@ -90,13 +92,14 @@ class ImageBackbone(nn.Module):
         Args:
             compiled_for: batches of so many images are computed by one compiled program. Others are not, for each
                 size would be compiled anew.
+            graph: launch that program as one CUDA graph, where there is a GPU.
         """
         set_arithmetic_of(self, precision)
         if device.type == "cuda" or compiled_for:
             self._layout = torch.channels_last
             self.to(memory_format=torch.channels_last)
         if compiled_for:
-            program = compiled(self._features, "image backbone", graph=device.type == "cuda")
+            program = compiled(self._features, "image backbone", graph=graph and device.type == "cuda")
             self._program = compiled_for, program
         texts: Any = getattr(self.net, "texts", None)
         self._run_texts = compiled(texts, "text tower") if compiled_for and texts is not None else texts

@@ -69,9 +69,11 @@ class SharedBackbone:
 
     def placed(self, backbone: ImageBackbone) -> ImageBackbone:
         """A backbone on the unit's device, as the unit computes it."""
-        stage = self.unit.stage
-        size = min(stage.micro_batch or stage.batch_size, stage.batch_size) if self.wants_pixels() else CHUNK
-        return backbone.placed(self.device, precision=self.unit.precision, compiled_for=size * self.compiles)
+        stage, precision = self.unit.stage, self.unit.precision
+        chunk = min(stage.micro_batch or stage.batch_size, stage.batch_size)
+        size = (chunk if self.wants_pixels() else CHUNK) * self.compiles
+        # A graph's gradients lie in its own memory, where the next chunk's would overwrite those it adds to.
+        return backbone.placed(self.device, precision=precision, compiled_for=size, graph=chunk == stage.batch_size)
 
     def wants_pixels(self) -> bool:
         """Whether training batches need decoded images."""

@@ -76,6 +76,9 @@ def test_a_training_that_another_attempt_owns_is_left_without_a_word(tmp_path: P
     assert "failed" not in (tmp_path / "fenced" / "log.txt").read_text()
 
 
+ON_A_GPU = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")]
+
+
 class AskedToStop(Callback):
     """Wants the unit to stop from the n-th question on."""
 
@@ -105,27 +108,33 @@ def test_a_unit_stopped_wherever_it_is_asked_continues_to_the_same_bits(tmp_path
 
 
 @pytest.mark.exhaustive
-@pytest.mark.parametrize("kind", ["backbone", "text encoder", "towers"])
-def test_a_compiled_unit_continues_to_the_same_bits_and_agrees_with_one_that_is_not(tmp_path: Path, kind: str) -> None:
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=ON_A_GPU)])
+@pytest.mark.parametrize("kind", ["backbone", "chunks", "text encoder", "towers"])
+def test_a_compiled_unit_continues_to_the_same_bits_and_agrees_with_one_that_is_not(
+    tmp_path: Path, request: pytest.FixtureRequest, kind: str, device: str
+) -> None:
+    request.addfinalizer(lambda: torch.use_deterministic_algorithms(False))
     towers = BackboneConfig(name="tiny", weights=str(clip_folder(tmp_path / "clip")))
     cases: dict[str, dict[str, Any]] = {
         "backbone": {},
+        "chunks": {"stage": replace(FINETUNE, micro_batch=5)},
         "text encoder": {"data": XVLM_DATA, "model": XVLM},
         "towers": {"model": ModelConfig(framework="dual", backbone=towers, embed_dim=12)},
     }
     stage = replace(XVLM_STAGE, epochs=2) if kind == "text encoder" else FINETUNE
-    unit = unit_of("con/con", stage=stage, compile="on", cache=tmp_path, **cases[kind])
+    settings = {"stage": stage, "device": device, "deterministic": device == "cuda", **cases[kind]}
+    unit = unit_of("con/con", "lin/nca", compile="on", cache=tmp_path, **settings)
     plain, unbroken, stopped = (folders_of(unit, tmp_path / name) for name in ("plain", "unbroken", "stopped"))
     train_unit(replace(unit, compile="off"), plain)
     train_unit(unit, unbroken)
     assert train_unit(unit, stopped, AskedToStop(7)) == []
     train_unit(unit, stopped)
-    (key,) = plain
-    assert stopped[key].numbers() == unbroken[key].numbers()
-    assert same_weights(stopped[key], unbroken[key])
-    ours, theirs = (load_file(folders[key].best()) for folders in (unbroken, plain))
-    assert ours.keys() == theirs.keys()
-    assert max(float((ours[name].float() - theirs[name].float()).abs().max()) for name in ours) < 3e-4
+    for key in plain:
+        assert stopped[key].numbers() == unbroken[key].numbers()
+        assert same_weights(stopped[key], unbroken[key])
+        ours, theirs = (load_file(folders[key].best()) for folders in (unbroken, plain))
+        assert ours.keys() == theirs.keys()
+        assert max(float((ours[name].float() - theirs[name].float()).abs().max()) for name in ours) < 3e-4
 
 
 def test_a_collapsed_cell_fails_with_its_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
