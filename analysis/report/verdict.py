@@ -85,7 +85,10 @@ def _price(inputs: Inputs, trained: Sequence[Answer]) -> str:
     if len(unsettled) > 1:
         what = f"the best in {len(known)} of {len(unsettled)} open tables"
     if more is None:
-        return f"Even {MANY_SEEDS} more seeds would not settle {what}."
+        found, (i, j) = answer.grid.comparison, map(answer.grid.comparison.names.index, (answer.best, rival))
+        of_seeds = found.spreads[[i, j]] / (found.counts[[i, j]] + MANY_SEEDS)
+        why = "more test images would" if found.of_images[i, j] > of_seeds.sum() else "their means are too near"
+        return f"Even {MANY_SEEDS} more seeds would not settle {what}: {why}."
     runs, seeds = inputs.results.runs, len(inputs.results.header.seeds)
     took = (runs["seconds"] + runs["val_s"].fillna(0)).groupby([runs["backbone"], runs["stage"]]).transform("mean")
     time = took.sum(skipna=False) * more / seeds

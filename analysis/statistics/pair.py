@@ -88,7 +88,8 @@ class Pair:
     def words(self, way: str, words: Sequence[Collection[str]]) -> list[list[WordCount]]:
         """For each objective the words of the queries that favour it most: ``better`` exceeds what is expected.
 
-        A query counts once, whatever the number of seeds. Words of fewer than 5 queries that are better are left out.
+        A query counts once, whatever the number of seeds. Words of fewer than 5 queries that are better are left out,
+        and those that are within two standard errors (of a binomial share) of what is expected.
 
         Args:
             words: of each query, each once; empty without any.
@@ -100,7 +101,8 @@ class Pair:
         for own, behind, lead in zip(counts, counts[::-1], leads, strict=True):
             share = len(lead) / max(sum(map(len, leads)), 1)
             every = (WordCount(word, n, behind[word], (n + behind[word]) * share) for word, n in own.items())
-            listed = [count for count in every if count.better >= _FEWEST and count.better > count.expected]
+            error = 2 * (1 - share) ** 0.5
+            listed = [one for one in every if one.better >= max(_FEWEST, one.expected + error * one.expected**0.5)]
             found.append(sorted(listed, key=lambda count: (count.expected - count.better, count.word))[:_MOST])
         return found
 

@@ -13,7 +13,7 @@ from goal_sweep.goal_core.basics.files import kept_columns
 from goal_sweep.goal_core.checkpoints.file import ModelDescription, TrainedModel, read_model
 from goal_sweep.goal_core.checkpoints.initial_model import trained_encoder
 from goal_sweep.goal_core.data import SPLIT_NAMES, DataConfig, Dataset, Split
-from goal_sweep.goal_core.data.config import SourceConfig
+from goal_sweep.goal_core.data.config import ScenesConfig, SourceConfig
 from goal_sweep.goal_core.data.dataset import fingerprint_of
 from goal_sweep.goal_core.data.formats.index import Index, index_path, own_indexes
 from goal_sweep.goal_core.data.formats.opening import open_dataset
@@ -112,8 +112,10 @@ def open_checkpoint(
     else:
         words, chosen = description.vocabulary, [dataset.splits[name] for name in splits]
         for split in chosen:
-            if again := _trained_on(trained, split):
-                of = f"{split.num_images:,} {split.name} images"
+            of, again = f"{split.num_images:,} {split.name} images", _trained_on(trained, split)
+            if again is None:
+                warn(f"how many of {of} are training images of {path} is not known: no index of its data is kept here")
+            elif again:
                 warn(f"{again:,} of {of} are training images of {path}, so its recall on them says little")
         warn_of_reading([captions_of(split, words) for split in chosen], words)
     encoder = trained_encoder(trained, description, torch.device(device), dataset)
@@ -135,16 +137,18 @@ def check_same_data(dataset: Dataset, description: ModelDescription) -> None:
         raise DataError(f"the data{where} is not what the cell was trained on: {are}")
 
 
-def _trained_on(trained: TrainedModel, split: Split) -> int:
-    """How many images of a split a model was trained on, byte by byte; 0 where no index of its data is kept here."""
-    own, data = trained.description, trained.description.data
+def _trained_on(trained: TrainedModel, split: Split) -> int | None:
+    """How many images of a split a model was trained on, byte by byte; None where no index of its data is kept here."""
+    own, data, digests = trained.description, trained.description.data, getattr(split.reader, "digests", ())
+    if not len(digests) or isinstance(data, ScenesConfig):
+        return 0
     for folder in (own_indexes(), *(parent / "indexes" for parent in trained.path.resolve().parents)):
         with suppress(GoalError):  # an importer of a plugin that is not loaded
             kept = kept_columns(index_path(data, folder))
             if kept and fingerprint_of(data.image, data.min_word_count, Index(*kept).digest) == own.data_fingerprint:
                 known = set(map(bytes, kept[0]["train.digests"]))
-                return sum(bytes(digest) in known for digest in getattr(split.reader, "digests", ()))
-    return 0
+                return sum(bytes(digest) in known for digest in digests)
+    return None
 
 
 def evaluate_ensemble(members: Iterable[OpenedCheckpoint], split: SplitName = "test") -> dict[str, Any]:

@@ -149,10 +149,11 @@ def _best(sweep: SweepArguments, objective: str, seeds: int) -> list[Chosen]:
     best, store, paths = best_runs(trained_results(config, sweep), objective), Store(config.store), []
     if len(best) < seeds:
         has = f"the best model of {config.name} has {len(best)} finished seeds, fewer than the {seeds} of --ensemble"
-        raise GoalError(f"{has}; train others: {sweep.command('launch')}")
+        more = f" --seeds +{seeds - len(config.seeds)}" if len(config.seeds) < seeds else ""
+        raise GoalError(f"{has}; train others: {sweep.command('launch')}{more}")
     for run in best[:seeds].to_dict("records"):
         folder = store.folder_of(run["cell"], run["stage"], run["training"])
         paths.append(Chosen(folder.path(BEST), config.data.root))
-        said = f"best on val: {run['name']}, val rsum {run[RSUM.val]:.1f}, {store.storage.shown(folder.place(BEST))}"
-        print(printable(said), file=sys.stderr)
+        said = f"best mean of seeds on val: {run['name']}, val rsum {run[RSUM.val]:.1f}"
+        print(printable(f"{said}, {store.storage.shown(folder.place(BEST))}"), file=sys.stderr)
     return paths

@@ -9,11 +9,13 @@ import os
 import re
 from collections.abc import Mapping
 from copy import deepcopy
-from dataclasses import fields, replace
+from dataclasses import MISSING, fields, replace
 from typing import Any, Final
 
 from goal_sweep.goal_core.basics.errors import ConfigError, nearest
 from goal_sweep.goal_core.data.config import FORMATS, SHIPPED
+from goal_sweep.goal_core.models.config import ModelParts
+from goal_sweep.goal_core.models.frameworks import frameworks
 from goal_sweep.goal_core.models.weights import NAMED_WEIGHTS
 from goal_sweep.sweeps.checks import looks_secret
 from goal_sweep.sweeps.reading.document import Document, KeyPath, Problem, Where, name_of, parse_yaml
@@ -28,8 +30,8 @@ def merge(base: Document, over: Document, path: KeyPath = ()) -> None:
     Mappings merge key by key. A list replaces the other list, unless all its items are mappings with a `name` (stages,
     backbones). Those merge by name: items of the same name merge, new ones are appended, and a plain name in the base
     list counts as a mapping with that name. Backbones that only the base has go. `data` of another
-    `format` replaces the section, but for `image` and `min_word_count` where it has them. A setting in `tune.space`
-    replaces the other's values.
+    `format` replaces the section, but for `image` and `min_word_count` where it has them. A `model` of another
+    `framework` takes over what that has, too. A setting in `tune.space` replaces the other's values.
     """
     below, value = base.at(path), over.content
     if isinstance(below, dict) and isinstance(value, dict):
@@ -40,6 +42,10 @@ def merge(base: Document, over: Document, path: KeyPath = ()) -> None:
             base.graft(path, replace(over, content={}))
             for key, own in shared.items():
                 base.graft((*path, key), own)
+        if path == ("model",) and (name := str(value.get("framework"))) in frameworks:
+            for part in fields(ModelParts):
+                if part.default_factory is not MISSING and part.name not in frameworks[name].function().uses:
+                    below.pop(part.name, None)
         if path[:2] != ("tune", "space") or len(path) != 3:
             for key in value:
                 merge(base, over.below((key,)), (*path, key))

@@ -45,9 +45,9 @@ LAYOUTS: Mapping[str, Callable[[Any], Layout]] = {
 _LETTER = re.compile(r"[^\W\d_]")
 _BROKEN = re.compile(
     r"\ufffd|</?(?:a|b|br|div|em|i|p|span|u)\b[^<>]*>|\\u[0-9a-fA-F]{4}"
-    r"|\A(?:https?://\S+|\S+\.(?i:txt|caption|json|jpe?g|png|webp|npy))\Z|\A=\s*\".*\"\Z|_x000[9AD]_"
+    r"|\A(?:https?://\S+|\S+\.(?i:txt|caption|json|jpe?g|png|webp|npy))\Z|\A=\s*\".*\"\Z|_x000[9AD]_|\\\""
 )
-"""What is left where a program could not read a character, tags of HTML, escapes of JSON, places of files, and what
+"""What is left where a program could not read a character, tags of HTML, escapes of quotes, places of files, and what
 Excel writes for texts and ends of lines."""
 _BETWEEN = re.compile(r"\s*(\|+|;|#{2,}|\n|\t|<sep>|</?s>)\s*")
 """What people write between several captions of one cell."""

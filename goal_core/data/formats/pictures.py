@@ -58,9 +58,7 @@ def decode_image(source: str | os.PathLike[str] | bytes, label: str = "") -> NDA
             if image.width * image.height > MAX_PIXELS:
                 raise DataError(f"it has {image.width} x {image.height} pixels, more than {MAX_PIXELS:,}")
             _check_clear(image)
-            turn = _orientation(image) if image.format == "TIFF" else 0  # by which Pillow turns it
-            image.load()
-            return np.asarray(to_rgb(image).transpose(_BACK[turn]) if turn in _BACK else to_rgb(image))
+            return np.asarray(to_rgb(image))
     except MemoryError:
         raise
     except Image.DecompressionBombError as error:
@@ -172,7 +170,13 @@ def _orientation(image: Image.Image) -> int:
 
 
 def to_rgb(image: Image.Image) -> Image.Image:
-    """A picture in RGB, converted as :func:`decode_image` says."""
+    """A picture in RGB, converted as :func:`decode_image` says; a TIFF as it is stored, unless it was loaded before."""
+    turn = _orientation(image) if image.format == "TIFF" else 0  # by which Pillow turns it as it loads it
+    image.load()
+    return _in_rgb(image).transpose(_BACK[turn]) if turn in _BACK else _in_rgb(image)
+
+
+def _in_rgb(image: Image.Image) -> Image.Image:
     if image.mode == "F" or image.mode.startswith("I"):  # which Pillow would clip to 255 when it converts them
         return Image.fromarray(_eight_bits(image)).convert("RGB")
     if image.mode in ("RGBA", "LA", "PA", "La", "RGBa") or "transparency" in image.info:

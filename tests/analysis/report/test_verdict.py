@@ -122,7 +122,11 @@ def test_certainty_has_a_price() -> None:
         (CIR | {"sig/nca": 3.0}, 0.2, ""),
         (CIR | {"con/con": 3.0}, 0.2, ""),
         ({"con/con": 3.0, "sig/nca": 2.9}, 0.2, "would settle con/con against sig/nca,"),
-        ({"sig/nca": 1.0}, 1.0, "Even 100 more seeds would not settle sig/nca against con/con."),
+        (
+            {"sig/nca": 1.0},
+            1.0,
+            "Even 100 more seeds would not settle sig/nca against con/con: their means are too near.",
+        ),
         ({"con/con": 3.0, "sig/nca": 3.2}, 0.5, ""),
     ],
     ids=["settled", "the baseline", "the baseline's rival", "too near", "equal as printed"],

@@ -15,7 +15,7 @@ from torchvision import transforms
 from goal_sweep.goal_core.basics.errors import DataError
 from goal_sweep.goal_core.data import ImageConfig
 from goal_sweep.goal_core.data.formats.index import FileReader
-from goal_sweep.goal_core.data.formats.pictures import DARK, FORMATS, TURNED, decode_image
+from goal_sweep.goal_core.data.formats.pictures import DARK, FORMATS, TURNED, decode_image, to_rgb
 from goal_sweep.goal_core.data.transforms import (
     CROP_RATIO,
     CROP_SCALE,
@@ -144,6 +144,7 @@ def test_exif_orientation_is_not_applied(tmp_path: Path, ending: str) -> None:
         exif[0x0112] = turn
         path = saved(tmp_path, image, f"{turn}.{ending}", exif=exif, **how)
         assert np.array_equal(decode_image(path), plain)
+        assert np.array_equal(np.asarray(to_rgb(Image.open(path))), plain)
         reader = FileReader(str(tmp_path), [path.name], np.zeros((1, 32), np.uint8))
         assert reader.fresh([0])[2:] == ([], [(str(path), TURNED)] if turn > 1 else [])
 

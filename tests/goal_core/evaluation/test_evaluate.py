@@ -79,4 +79,8 @@ def test_images_that_the_cell_was_trained_on_are_counted(tmp_path: Path, again: 
     np.save(other / "test_ims.npy", np.concatenate((vectors("train")[:again], rows[again:])))
     with listening((lines := list[str]()).append):
         open_checkpoint(cell, data=replace(data, root=str(other)), splits=["test"])
-    assert [f"{again} of 3 test images are training images" in line for line in lines] == [True] * bool(again)
+        assert [f"{again} of 3 test images are training images" in line for line in lines] == [True] * bool(again)
+        for kept in (tmp_path / "indexes").iterdir():
+            kept.unlink()
+        open_checkpoint(cell, data=replace(data, root=str(other)), splits=["test"])
+    assert "how many of 3 test images are training images" in lines[-1]

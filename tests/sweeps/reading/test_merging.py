@@ -31,6 +31,12 @@ def test_data_of_another_format_keep_what_both_have(write: Write) -> None:
     assert (found.min_word_count, found.image) == (2, ImageConfig(size=32, resize=40))
 
 
+def test_a_model_of_another_framework_keeps_what_both_have(write: Write) -> None:
+    model = "{framework: dual, backbones: [{name: clip, weights: openai/clip-vit-base-patch32}]}"
+    found = load_sweep(write("over.yaml", f"extends: own_images\ndata: {{root: .}}\nmodel: {model}\n")).model
+    assert (found.framework, found.embed_dim) == ("dual", 128)
+
+
 def test_stages_merge_by_name_and_new_ones_are_appended(write: Write, small_text: str) -> None:
     write("base.yaml", small_text.split("  - name: finetune")[0])
     path = write(

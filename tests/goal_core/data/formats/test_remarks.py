@@ -45,7 +45,7 @@ def notes_of(folder: Path, captions: list[str]) -> list[str]:
         (("itâ€™s a cat", *FINE[1:]), "1 of 8 .* such as 'itâ€™s a cat'"),
         (("ÐºÐ¾Ñ‚".replace("Ñ‚", "Ñ\x82"), *FINE[1:]), "1 of 8 .* such as "),
         (("a caf\ufffd", *FINE[1:]), "1 of 8 .* such as '\ufffd'"),
-        ((r"a caf\u00e9", *FINE[1:]), "1 of 8 .* such as "),
+        ((r"a caf\u00e9", r"a \"stop\" sign", *FINE[2:]), "2 of 8 .* such as "),
         (("captions/01.txt", "https://a.org/b", *FINE[2:]), "2 of 8 .* paths, .* such as 'captions/01.txt'"),
         (('="a cat"', "a hat_x000D_", *FINE[2:]), "2 of 8 .* of Excel .* such as '=\"a cat\"'"),
         (("a cat | a dog", "a hat|a cup", "a cow|b"), r"2 of 2 .* hold '\|'; if it stands between captions"),
