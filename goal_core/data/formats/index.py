@@ -9,6 +9,7 @@ import glob
 import hashlib
 import math
 import os
+import re
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -127,7 +128,9 @@ def _files_in(root: Path, folder: str, names: Sequence[str]) -> dict[str, str]:
     paths = [root / parent / folder for parent in (WITH_FOLDER if folder else WITHOUT_FOLDER)]
     existing = [path for path in paths if path.is_dir()]
     if not existing:
-        raise MissingDataError(f"image folder not found; looked for {', '.join(map(str, paths))}")
+        alike = [one for path in paths for one in path.parent.glob("*/") if one.name.lower() == path.name.lower()]
+        hint = f"; there is {alike[0]}" if alike else ""
+        raise MissingDataError(f"image folder not found; looked for {', '.join(map(str, paths))}{hint}")
     name_of = {name.rpartition("/")[2]: name for name in names}
     there: dict[str, str] = {}
     for path in existing:
@@ -162,8 +165,9 @@ def _files_in(root: Path, folder: str, names: Sequence[str]) -> dict[str, str]:
 
 
 def _bare(name: str) -> str:
-    """A file's name without what is often lost or changed: outer blanks, capitals, Unicode form, %20, its ending."""
-    stem, ending = os.path.splitext(normalize("NFC", unquote(name)).strip(" \t'\"").casefold())
+    """A name without what is often lost, changed or added: outer blanks, capitals, Unicode form, %20, #0, ending."""
+    bare = re.sub(r"#\d+\Z", "", normalize("NFC", unquote(name)).strip(" \t'\"").casefold())
+    stem, ending = os.path.splitext(bare)
     return stem if ending in PICTURES else stem + ending
 
 

@@ -30,7 +30,7 @@ _FEW = 100
 """Rows by which a column is taken for texts."""
 LINES = re.compile("\r\n|\r|\n")
 """The line ends of text files; captions hold characters that `splitlines` takes for others."""
-_QUOTES = "inside quotes, write a double quote twice; after the closing quote must come a separator"
+_QUOTES = "inside quotes, write a double quote twice, not a backslash; after the closing quote must come a separator"
 
 
 def found(config: SourceConfig, kind: str, names: Sequence[str]) -> list[str]:

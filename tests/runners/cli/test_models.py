@@ -114,7 +114,7 @@ def test_what_names_no_model_is_one_line(
     for words, said in (
         (["evaluate", "quickstrt"], "did you mean 'quickstart'"),
         (["evaluate", SCENES, "con/sig"], "it has con/con, sig/cir"),
-        (["evaluate", SCENES, "--ensemble", "3"], " --seeds +1"),
+        (["evaluate", SCENES, "--ensemble", "4"], " --seeds +1"),
         (["evaluate", SCENES, "--store", str(tmp_path / "none")], "launch the sweep first"),
         (["evaluate", str(cells[1]), "--set", "seeds=[1]"], "a checkpoint has its own settings"),
         (["search", SCENES, "a", "red", "square"], "give one model"),

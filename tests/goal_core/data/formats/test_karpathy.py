@@ -129,6 +129,7 @@ def test_files_that_are_no_annotations(tmp_path: Path, text: str, message: str) 
         ({"filename": "/etc/hostname", "filepath": ""}, r"images\[2\]\.filename must .* got '/etc/hostname'"),
         ({"filepath": "../up"}, r"images\[2\]\.filepath must .* got '\.\./up/0002\.png'"),
         ({"split": "trian"}, r"images\[2\]\.split must be one of .* got 'trian' \(did you mean 'train'\?\)"),
+        ({"captions": ["a"], "sentences": ...}, r"images\[2\]\.sentences is missing; there are .*captions"),
         ({"sentences": []}, r"images\[2\]\.sentences holds no caption"),
         ({"sentences": [{"raw": "a"}, {"raw": 5}]}, r"images\[2\]\.sentences\[1\] must be a caption .*got 5"),
         ({"sentences": [{"raw": "  "}]}, r"images\[2\]\.sentences\[0\] must be a caption"),
@@ -138,6 +139,7 @@ def test_a_record_of_the_wrong_layout_says_which_key(tmp_path: Path, change: dic
     content = tiny_annotations()
     root = write_dataset(tmp_path, content)
     content["images"][2].update(change)
+    content["images"][2] = {key: value for key, value in content["images"][2].items() if value is not ...}
     (root / "dataset_tiny.json").write_text(json.dumps(content))
     refuse(root, message)
 
