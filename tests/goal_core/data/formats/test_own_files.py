@@ -405,7 +405,7 @@ def test_files_that_lie_elsewhere_or_are_not_read_are_named(tmp_path: Path) -> N
     path.write_text("image,caption\nIMAGES/0.png,a\nIMAGES/1.png,b\nIMAGES/2.png,b\n")
     refuse(path, "image folder not found; .*; there is .*/Images")
     path.write_text("image,caption\nImages/0.png#0,a\nImages/1.png#0,b\nImages/2.png#0,b\n")
-    refuse(path, "3 of 3 images are missing .*; there is '0.png', which differs")
+    refuse(path, "3 of 3 images are missing .*; there is '[012].png', which differs")
     path.write_text("image,caption\np/0.png,c\np/1.png,a\np/2.png,b\n")
     for number, place in enumerate(("p", "p", "images/p")):
         (tmp_path / place).mkdir(parents=True, exist_ok=True)
