@@ -52,7 +52,7 @@ def notes(inputs: aggregation.Inputs) -> list[str]:
     """All notes, the most important first."""
     results, blocks = inputs.results, inputs.blocks
     first = [*_axes_note(results), *_tuning_note(results), *_selection_note(results, blocks)]
-    return [*first, *_source_note(results), *_flaw_notes(results, blocks)]
+    return [*first, *_source_note(results), *flaws(results, blocks)]
 
 
 def _axes_note(results: SweepResults) -> list[str]:
@@ -102,7 +102,7 @@ def _source_note(results: SweepResults) -> list[str]:
     return [f"{modified} ran from a source tree with uncommitted changes ({which})."]
 
 
-def _flaw_notes(results: SweepResults, blocks: Iterable[BlockResults]) -> list[str]:
+def flaws(results: SweepResults, blocks: Iterable[BlockResults]) -> list[str]:
     """What speaks against trainings of a block: their own epochs, and heads that were stacked for some alone."""
     warnings = []
     for block in blocks:

@@ -9,6 +9,7 @@ from typing import Literal
 from rich.console import Console
 
 from goal_sweep.analysis.report.folder import REPORT_LIST, files_of_report
+from goal_sweep.analysis.report.sentences import flaws
 from goal_sweep.analysis.report.verdict import more_seeds
 from goal_sweep.analysis.report.writing import ReportResult, write_report
 from goal_sweep.analysis.results import SweepResults
@@ -119,7 +120,8 @@ def print_result(result: ReportResult, console: Console, settle: str = "") -> No
     counts = ", ".join(f"{count} {status}" for status, count in result.missing.items() if count)
     missing = f" ({counts}; gaps are marked)" if counts else ""
     console.print(f"report: {result.num_counted} of {result.num_expected} results{missing}")
-    for text in filter(None, (*result.verdict, images_text(result.inputs.results.counted))):
+    results, blocks = result.inputs.results, result.inputs.blocks
+    for text in filter(None, (*result.verdict, *flaws(results, blocks), images_text(results.counted))):
         shown = fill(text, console.width, initial_indent=" " * 8, subsequent_indent=" " * 10, break_on_hyphens=False)
         console.print(shown, markup=False)
     if settle:
