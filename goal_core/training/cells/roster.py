@@ -72,6 +72,8 @@ class Roster:
             with suppress(OSError):  # the disk that failed this training must not fail its neighbours
                 self._files[key].log(f"failed ({failed.kind}): {failed.reason}")
             if torch.cuda.is_available():
+                if failed.kind == "memory":
+                    torch.compiler.reset()  # CUDA graphs keep their memory as long as there is a program
                 gc.collect()  # a backbone and its program know one another
                 torch.cuda.empty_cache()
 
