@@ -108,29 +108,6 @@ def test_strictness_and_ties_decide_at_the_threshold() -> None:
     assert all(not torch.equal(a, b) for i, a in enumerate(results) for b in results[:i])
 
 
-@pytest.mark.parametrize("stored", [2**26, 0])
-@pytest.mark.parametrize("rows", [1, 3, 7])
-@pytest.mark.parametrize("pair", ["con", "lin-ms", "sig-ms"])
-def test_blocks_of_any_height_give_one_result(monkeypatch: pytest.MonkeyPatch, pair: str, rows: int, stored: int):
-    images, texts = batch(10, match=0.4, seed=2)
-    objective = GradientObjective(pair=pair, triplet="nca")
-    whole = gradients(objective, images, texts)
-    monkeypatch.setitem(similarity_module.BLOCK_ENTRIES, "cpu", rows * 10)
-    monkeypatch.setattr(similarity_module, "STORED_ENTRIES", stored)
-    torch.testing.assert_close(gradients(objective, images, texts), whole, rtol=1e-13, atol=1e-13)
-
-
-@pytest.mark.parametrize("variant", VARIANTS)
-@pytest.mark.parametrize(("pair", "triplet"), GRID)
-def test_pairs_without_a_negative_contribute_nothing(pair: str, triplet: str, variant: str) -> None:
-    objective = GradientObjective(pair=pair, triplet=triplet, variant=variant)
-    images, texts = batch(1)
-    assert not gradients(objective, images, texts).any()
-    images, texts = batch(5)
-    assert not gradients(objective, images, texts, torch.zeros(5, dtype=torch.long)).any()
-    assert float(objective(images, texts, torch.zeros(5, dtype=torch.long))) == 0
-
-
 def test_empty_sets_give_sig_with_neutral_and_an_exponential_with_zero() -> None:
     """Other positives far above the negatives, negatives far below the positives: P and N are empty."""
     images = torch.tensor([[0.9, 0.0, 0.1], [0.1, 0.9, 0.0], [0.0, 0.1, 0.9]], dtype=torch.float64)

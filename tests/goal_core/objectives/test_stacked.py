@@ -45,7 +45,7 @@ def numbers_of(stats: ObjectiveStats) -> list[dict[str, float]]:
 @pytest.fixture(params=["together", "in blocks", "made anew"])
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """The ways in which a batch is computed: small, larger than a block, larger than what is kept."""
-    if request.param == "in blocks":
+    if request.param != "together":
         monkeypatch.setitem(mining.BLOCK_ENTRIES, "cpu", 300)
     if request.param == "made anew":
         monkeypatch.setattr(mining, "STORED_ENTRIES", 1)

@@ -40,11 +40,11 @@ def test_set_sizes_are_logged_where_the_weight_has_sets() -> None:
 
 
 def test_anchors_without_a_negative_are_left_out_of_the_means() -> None:
-    S = torch.tensor([[0.9, 0.8, 0.1], [0.8, 0.7, 0.3], [0.1, 0.3, 0.2]], dtype=torch.float64)
+    S = torch.tensor([[0.9, 0.8, 0.1], [0.8, 0.7, 0.3], [0.1, 0.3, 0.1]], dtype=torch.float64)
     objective = GradientObjective(pair="con", triplet="con")
     values = objective.forward_with_stats(S, torch.eye(3, dtype=S.dtype), torch.tensor([0, 0, 1]))[1].as_dict()
     assert values["neg_sim"] == pytest.approx((0.1 + 0.3 + 0.3) / 3)
-    single = objective.forward_with_stats(S[:1], torch.eye(3, dtype=S.dtype)[:1])[1].as_dict()
+    single = objective.forward_with_stats(S[2:], torch.eye(3, dtype=S.dtype)[2:])[1].as_dict()  # below the margin
     assert single == {"hinge": 0.0, "triplets": 0.0, "grad_norm": 0.0}
 
 
