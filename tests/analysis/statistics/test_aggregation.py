@@ -47,14 +47,6 @@ def test_every_hole_is_named_and_counted(broken: SweepResults) -> None:
     assert len(finetune.gaps) == 45
 
 
-def test_differences_are_those_of_the_means_also_where_runs_are_missing(broken: SweepResults) -> None:
-    cells = cells_frame(aggregate(broken)).dropna(subset="mean")
-    base = cells[(cells["pair"] == "con") & (cells["triplet"] == "con")]
-    rows = cells.merge(base, on=["stage", "direction", "metric"], suffixes=("", "_base")).dropna(subset="difference")
-    assert {2, 3} == set(rows["n"])
-    np.testing.assert_allclose(rows["difference"], rows["mean"] - rows["mean_base"])
-
-
 def test_row_order_does_not_matter(broken: SweepResults) -> None:
     shuffled = replace(broken, runs=broken.runs.sample(frac=1, random_state=0))
     pd.testing.assert_frame_equal(cells_frame(aggregate(shuffled)), cells_frame(aggregate(broken)))
