@@ -8,7 +8,7 @@ import pytest
 from goal_sweep.goal_core.basics.atomic import DamagedError
 from goal_sweep.goal_core.basics.files import json_bytes
 from goal_sweep.runners.store import Store, TrainingFolder
-from tests.helpers.store_cases import claimed, named, npz, save, train
+from tests.helpers.store_cases import claimed, named, npz, record, save, train
 
 TRAINING = named("a" * 16)
 BEST, SHA = "best.safetensors", "0" * 64
@@ -86,10 +86,17 @@ def test_json_that_cannot_be_read_is_damage(store: Store, folder: TrainingFolder
     assert "result.json is damaged" in folder.log_text()
 
 
+WHOLE = json_bytes(record(1), indent=None)
+
+
 @pytest.mark.parametrize(
-    "line", ['{"epoch": 1, "time": 0, "metrics": [1]}', '{"time": 0, "metrics": {}}', "[" * 200_000]
+    "line",
+    [
+        *(b'{"epoch": 1, "time": 0, "metrics": [1]}', b'{"time": 0, "metrics": {}}', b"[" * 200_000),
+        *(b'{"epoch": 2}\n', json_bytes({"epoch": 2}, indent=None), WHOLE.replace(b"10.0", b"11.0")),
+    ],
 )
-def test_a_line_that_is_no_epoch_record(folder: TrainingFolder, line: str) -> None:
-    folder.path("metrics.jsonl").write_text(line)
-    with pytest.raises(DamagedError, match=r"metrics\.jsonl:1 is damaged"):
+def test_a_line_that_is_no_epoch_record_is_named_by_its_number(folder: TrainingFolder, line: bytes) -> None:
+    folder.path("metrics.jsonl").write_bytes(WHOLE + line)
+    with pytest.raises(DamagedError, match=r"metrics\.jsonl:2 is damaged"):
         folder.records()

@@ -9,7 +9,6 @@ from unittest.mock import Mock
 import pytest
 
 from goal_sweep.goal_core.basics.atomic import DamagedError, StorageError
-from goal_sweep.goal_core.basics.files import json_bytes
 from goal_sweep.runners.store import BEST, LAST, ClaimLostError, Store, TrainingFolder
 from tests.helpers import store_cases as cases
 
@@ -93,14 +92,6 @@ def test_the_result_of_another_attempt_is_not_overwritten(folder: TrainingFolder
     with pytest.raises(ClaimLostError, match="another attempt"):
         folder.finish(cases.result(test_rsum=2.0))
     assert folder.path("result.json").read_bytes() == theirs
-
-
-def test_damaged_metrics_are_named_by_line(folder: TrainingFolder) -> None:
-    whole = json_bytes(cases.record(1), indent=None)
-    for second in (b'{"epoch": 2}\n', json_bytes({"epoch": 2}, indent=None), whole.replace(b"10.0", b"11.0")):
-        cases.save(folder, "metrics.jsonl", whole + second)
-        with pytest.raises(DamagedError, match=r"metrics\.jsonl:2"):
-            folder.records()
 
 
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.ESTALE])
