@@ -1,14 +1,6 @@
 import pickle
 
-from hypothesis import given, settings
-from hypothesis import strategies as st
-
-from goal_sweep.goal_core.data.config import ScenesConfig
-from goal_sweep.goal_core.models.config import BackboneConfig
-from goal_sweep.goal_core.objectives import pair_weights, triplet_weights
-from goal_sweep.goal_core.training.config import StageConfig
-from goal_sweep.sweeps import ResolvedSweep, SweepConfig, SweepObjectives
-from goal_sweep.sweeps.schema import SweepModel
+from goal_sweep.sweeps import ResolvedSweep
 
 
 def test_trainings_are_the_stages_of_every_cell_stage_by_stage(resolved: ResolvedSweep) -> None:
@@ -35,26 +27,3 @@ def test_names(resolved: ResolvedSweep) -> None:
     assert finetune.name == "sig-ms/cir resnet18 seed 2 (finetune)"
     assert frozen.cell.label == "sig-ms/cir resnet18 seed 2"
     assert frozen.blocks == (("scenes", "vsepp", "resnet18", "frozen", ""),)
-
-
-@given(
-    st.sets(st.integers(0, 1000), min_size=1, max_size=5),
-    st.sets(st.sampled_from(["a", "b", "c"]), min_size=1),
-    st.sets(st.sampled_from(list(pair_weights)), min_size=1),
-    st.sets(st.sampled_from(list(triplet_weights)), min_size=1),
-)
-@settings(max_examples=30, deadline=None)
-def test_count_is_the_product_and_ids_are_unique(
-    seeds: set[int], backbones: set[str], pairs: set[str], triplets: set[str]
-) -> None:
-    config = SweepConfig(
-        name="x",
-        data=ScenesConfig(),
-        model=SweepModel(backbones=tuple(BackboneConfig(name=name) for name in backbones)),
-        objectives=SweepObjectives(pair=tuple(pairs), triplet=tuple(triplets)),
-        seeds=tuple(seeds),
-        stages=(StageConfig(name="frozen", epochs=1, lr=1.0),),
-    )
-    sweep = ResolvedSweep(config=config, data_fingerprint="f", weights=dict.fromkeys(backbones, "same"))
-    assert len(sweep.cells) == len(seeds) * len(backbones) * len(pairs) * len(triplets)
-    assert len({cell.id for cell in sweep.cells}) == len(set(sweep.trainings)) == len(sweep.cells)
