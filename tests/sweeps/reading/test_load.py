@@ -4,8 +4,6 @@ from pathlib import Path
 
 import pytest
 
-from goal_sweep.goal_core.data.config import ScenesConfig
-from goal_sweep.goal_core.models.config import BackboneConfig
 from goal_sweep.goal_core.objectives import LOSS, pair_weights, triplet_weights
 from goal_sweep.sweeps import ResolvedSweep, SweepError, find_sweep, list_shipped, load_sweep
 from goal_sweep.sweeps.reading.load import SweepNotFoundError, placed
@@ -15,24 +13,6 @@ from tests.helpers.paths import SCENES
 
 Write = Callable[..., Path]
 Errors = Callable[..., list[str]]
-
-
-def test_small_sweep(write: Write) -> None:
-    config = load_sweep(write())
-    assert config.name == "small"
-    assert config.data == ScenesConfig(num_train=20)
-    assert config.model.backbones == (
-        BackboneConfig(name="resnet10t", weights="random"),
-        BackboneConfig(name="resnet18"),
-    )
-    assert config.seeds == (1, 2)
-    assert [stage.name for stage in config.stages] == ["frozen", "finetune"]
-    assert config.stages[0].lr == 1e-3
-    assert config.precision == "fp32"
-    assert config.execution.sharing == "auto"
-    assert len(config.objectives.configs) == len(pair_weights) * len(triplet_weights)
-    assert config.store == str(Path.cwd() / "goal-sweep-store")
-    assert config.tracking.uri == "sqlite:///{store}/mlflow.db"
 
 
 FORMATS = "'karpathy', 'id_mapping', 'xvlm_json', 'source'"
