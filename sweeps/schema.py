@@ -241,9 +241,6 @@ class SweepConfig(SweepPlaces):
         data, framework = self.data, self.model.framework
         if data.format == "precomp" and stage.trains_backbone:
             yield f": {stage.name} trains the image backbone, but data.format precomp has only its features"
-        if stage.feature_views and (data.image is None or not data.image.augments):
-            what = "have no images" if data.image is None else "do not augment them (data.image.augment none)"
-            yield f".feature_views: {stage.feature_views} needs augmented training images, but the data {what}"
         if stage.micro_batch and stage.needs_whole_batches(data.format):
             yield f".micro_batch: {stage.micro_batch} cannot split batches that are normalised by their own statistics"
         if stage.bn_mode == "legacy_quirk" and framework != "vsepp":

@@ -36,7 +36,7 @@ class Unit:
         """What the features of its backbone depend on that are computed once, the same in every epoch; empty: none."""
         cell = self.trainings[0].cell
         image, backbone = cell.data.image, cell.model.backbone
-        if not self.stage.shares_backbone or image is None or (image.augments and not self.stage.feature_views):
+        if not self.stage.shares_backbone or image is None or image.augments:
             return ""
         seed = f" seed {cell.seed}" if backbone.weights == "random" else ""
         return f"{backbone.name} {backbone.weights} {cell.model.init_from}{seed}"

@@ -142,7 +142,7 @@ def _protocol(results: SweepResults, key: BlockKey, runs: pd.DataFrame) -> str:
             f" TUNED GRID: each objective has the settings that were the best of at most {tune.budget} candidates by "
             f"{tune.metric} with {seeds_text(tune.seeds)}."
         )
-    parts = f"{said} {_selection(results, key)}{_views(results, key, runs)}", images_text(runs)
+    parts = f"{said} {_selection(results, key)}", images_text(runs)
     return f"{' '.join(filter(None, parts))} Data fingerprint {key.data_fingerprint}."
 
 
@@ -162,17 +162,6 @@ def _captions(runs: pd.DataFrame) -> NDArray[np.int64]:
     """The number of captions of each test image, (N,); empty where no training has its ranks."""
     known = (saved_ranks(ranks)[2] for ranks in runs["ranks"] if isinstance(ranks, bytes))
     return next(known, np.empty(0, np.int64))
-
-
-def _views(results: SweepResults, key: BlockKey, runs: pd.DataFrame) -> str:
-    """The stages, up to and including the block's, that trained on few augmented views of each image; usually empty."""
-    views = {
-        stage: values_in(runs, f"setting/stages.{stage}.feature_views") for stage in results.header.until(key.stage)
-    }
-    few = [f"{stage} {number}" for stage, numbers in views.items() for number in sorted(numbers - {"", "0"})]
-    if not few:
-        return ""
-    return f" FEW AUGMENTED VIEWS: training drew from this many fixed views of each image ({', '.join(few)})."
 
 
 def values_in(runs: pd.DataFrame, column: str) -> set[str]:

@@ -43,11 +43,6 @@ def sample_seed(seed: int, epoch: int, caption_index: int) -> int:
     return derive_seed(seed, "augment", epoch, caption_index)
 
 
-def view_seed(seed: int, image_index: int, view: int) -> int:
-    """Seed of the augmentation of one of an image's `feature_views`, in [0, 2^63)."""
-    return derive_seed(seed, "view", image_index, view)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Batch:
     """B image-caption pairs, all tensors on the CPU."""
@@ -60,8 +55,6 @@ class Batch:
     """Precomputed regions or vector of each image, (B, R, F) or (B, F) float32; None for images."""
     region_lengths: Tensor | None
     """How many of the R rows are regions, the rest being zeros, (B,) int64; None where all are."""
-    views: Tensor | None = None
-    """Which of its image's augmented views each pair sees, (B,) int64 from 0; None where images are not drawn so."""
     tokens: Tensor
     """Ids of the captions, (B, L) int64, padded with 0 up to the longest; or their vectors, (B, G) float32."""
     lengths: Tensor
@@ -92,7 +85,6 @@ class BatchSource:
     Args:
         image: None where the split has precomputed regions.
         with_images: whether batches carry images, which is not needed where their features are available.
-        views: augmented views of each image to draw from; 0 draws none.
     """
 
     def __init__(
@@ -108,14 +100,13 @@ class BatchSource:
         with_images: bool = True,
         augment: Augment | None = None,
         device: torch.device | None = None,
-        views: int = 0,
     ) -> None:
         if batch_size > split.num_captions:
             most = f"the {split.num_captions} {split.name} captions"
             raise ConfigError(f"batch_size must not exceed {most}, got {batch_size}")
         self._split, self._captions = split, captions_of(split, tokenizer)
         self._batch_size, self._seed, self._drop_last = batch_size, seed, drop_last
-        self._augment, self._with_regions, self._num_views = augment, image is None, views
+        self._augment, self._with_regions = augment, image is None
         self._augments, self._images = image is not None and image.augments, None
         if with_images and image is not None:
             kept = 0 if image.augments else RAM_LIMIT
@@ -133,15 +124,11 @@ class BatchSource:
         for captions, images in zip(parts, self._pixels(ahead, epoch), strict=True):
             tokens_BL, lengths_B = self._texts(captions, epoch)
             regions, region_lengths = self._regions(captions, epoch)
-            views = None
-            if self._num_views:
-                views = torch.tensor([seed % self._num_views for seed in self._seeds(captions, epoch)])
             yield Batch(
                 images=images,
                 regions=regions,
                 region_lengths=region_lengths,
                 image_index=torch.from_numpy(self._split.caption_image[captions]),
-                views=views,
                 tokens=tokens_BL,
                 lengths=lengths_B,
             )
@@ -150,9 +137,6 @@ class BatchSource:
         """Stop the decoding processes, if any; a later epoch starts new ones."""
         if self._images is not None:
             self._images.close()
-
-    def _seeds(self, captions: NDArray[np.int64], epoch: int) -> list[int]:
-        return [sample_seed(self._seed, epoch, caption) for caption in captions.tolist()]
 
     def _texts(self, captions: NDArray[np.int64], epoch: int) -> tuple[Tensor, Tensor]:
         if self._augment is not None and isinstance(self._captions, EncodedCaptions):
@@ -170,6 +154,9 @@ class BatchSource:
     def _pixels(self, parts: Iterator[NDArray[np.int64]], epoch: int) -> Iterator[Tensor | None]:
         if self._images is None:
             return (None for _ in parts)
-        images_of, augments = self._split.caption_image, self._augments
-        requests = ((images_of[captions], self._seeds(captions, epoch) if augments else ()) for captions in parts)
-        return self._images.stream(requests)
+        images_of = self._split.caption_image
+
+        def seeds(captions: NDArray[np.int64]) -> list[int]:
+            return [sample_seed(self._seed, epoch, caption) for caption in captions.tolist()] if self._augments else []
+
+        return self._images.stream((images_of[captions], seeds(captions)) for captions in parts)

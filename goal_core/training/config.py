@@ -76,9 +76,6 @@ class StageConfig(InRange):
     `legacy_quirk`: as in the published code, each epoch begins with the statistics of the batches, which change the
     running ones even while the weights are frozen, until the first step whose number, over all epochs, is a multiple
     of 500. Cells then share no backbone."""
-    feature_views: Count = 0
-    """For stage `frozen` with augmented images: compute the features of this many augmented views of each image once,
-    and draw one of them for each caption in each epoch; 0 augments anew for every step."""
     select_on: Literal["val", "test"] = "val"
     """The split whose rsum selects the best epoch. `test`, as in much published code, flatters the numbers; the report
     and every grid then say so."""
@@ -109,9 +106,6 @@ class StageConfig(InRange):
 
     def problems(self) -> Iterator[str]:
         """Settings that do not go together."""
-        if self.feature_views and not self.shares_backbone:
-            got = f"got stage {self.name} with bn_mode {self.bn_mode}"
-            yield f"feature_views needs stage frozen with bn_mode frozen_eval, whose features stay the same; {got}"
         if self.micro_batch and self.bn_mode == "legacy_quirk":
             yield "micro_batch needs bn_mode frozen_eval: legacy_quirk takes statistics of whole batches"
         if self.lr_drops and self.schedule == "linear":

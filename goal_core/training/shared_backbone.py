@@ -6,7 +6,7 @@ never depends on a measurement, so that the same sweep gives the same numbers on
 """
 
 import time
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -19,8 +19,8 @@ from torch import Tensor
 from goal_sweep.goal_core.basics.devices import kind_of, send
 from goal_sweep.goal_core.basics.files import kept_columns, key_of, write_columns
 from goal_sweep.goal_core.checkpoints.initial_model import InitialModel
-from goal_sweep.goal_core.data import Dataset, ImageConfig, Split, index_parts
-from goal_sweep.goal_core.data.batches import Batch, view_seed
+from goal_sweep.goal_core.data import Dataset, Split
+from goal_sweep.goal_core.data.batches import Batch
 from goal_sweep.goal_core.data.inputs import DecodedImages, captions_of
 from goal_sweep.goal_core.data.packs import libraries
 from goal_sweep.goal_core.evaluation.recalls import CHUNK, caption_chunks, split_inputs
@@ -47,8 +47,8 @@ class SharedBackbone:
     """Turns batches into the inputs of the cells' steps.
 
     A frozen backbone gives features, computed once for all cells. Where training images are not augmented the features
-    are the same in every epoch, so each image passes the backbone only once; with `feature_views`, each of its views
-    does. A trained backbone is each cell's own, and the inputs are pixels.
+    are the same in every epoch, so each image passes the backbone only once. A trained backbone is each cell's own, and
+    the inputs are pixels.
     """
 
     def __init__(
@@ -64,8 +64,6 @@ class SharedBackbone:
         if unit.stage.shares_backbone and (backbone := initial.backbone(unit.seed)) is not None:
             self.backbone = self.placed(backbone)
         self._train_features: Tensor | None = None
-        """Of each image; or of the first view of each image, then of the second view of each, and so on."""
-        self._num_train = 0
 
     def placed(self, backbone: ImageBackbone) -> ImageBackbone:
         """A backbone on the unit's device, as the unit computes it."""
@@ -77,14 +75,12 @@ class SharedBackbone:
 
     def wants_pixels(self) -> bool:
         """Whether training batches need decoded images."""
-        stage, image = self.unit.stage, self.image
-        return image is not None and not (stage.shares_backbone and (stage.feature_views or not image.augments))
+        return self.image is not None and (self.image.augments or not self.unit.stage.shares_backbone)
 
     def prepare(self, train: Split) -> None:
-        """Compute the training features, where they are the same in every epoch, or some views of each image are."""
+        """Compute the training features, where they are the same in every epoch."""
         if self.backbone is not None and not self.wants_pixels():
-            self._num_train = train.num_images
-            self._train_features = self._split_features(train, views=self.unit.stage.feature_views)
+            self._train_features = self._split_features(train)
 
     def with_text_vectors(self, dataset: Dataset) -> Dataset:
         """The data with vectors of the frozen text tower, if there is one, in place of captions, computed once."""
@@ -112,8 +108,7 @@ class SharedBackbone:
         if batch.regions is not None:
             return send(batch.regions, self.device)
         if self._train_features is not None:
-            rows = batch.image_index if batch.views is None else batch.views * self._num_train + batch.image_index
-            return self._train_features[send(rows, self._train_features.device)]
+            return self._train_features[send(batch.image_index, self._train_features.device)]
         assert batch.images is not None
         pixels = send(batch.images, self.device)
         if self.backbone is None:
@@ -129,34 +124,22 @@ class SharedBackbone:
             return lambda: iter(torch.split(features, CHUNK))
         return split_inputs(split, self.image, self.device, workers=self.unit.loader_workers, alive=self._alive)
 
-    def _split_features(self, split: Split, *, views: int = 0) -> Tensor | None:
-        """A split's features from the shared frozen backbone, of some augmented views; None where there is none."""
+    def _split_features(self, split: Split) -> Tensor | None:
+        """A split's features from the shared frozen backbone, unaugmented; None where there is none."""
         backbone, image = self.backbone, self.image
         if backbone is None or image is None:
             return None
-        path, rows = self._cache_path(split, backbone, views), split.num_images * max(1, views)
-        if path is not None and (kept := kept_columns(path)) and len(stored := kept[0]["features"]) == rows:
+        path = self._cache_path(split, backbone)
+        if path is not None and (kept := kept_columns(path)) and len(stored := kept[0]["features"]) == split.num_images:
             return torch.from_numpy(stored).to(self.device)
-        with closing(self._pixels(split, image, views)) as pixels:
-            chunks = [self._forward(backbone, send(chunk, self.device)) for chunk in pixels]
-        features = torch.cat(chunks)
+        decoded = DecodedImages(split, image, num_workers=self.unit.loader_workers, ram_limit=0, device=self.device)
+        with closing(decoded) as images:
+            features = torch.cat([self._forward(backbone, send(chunk, self.device)) for chunk in images.chunks(CHUNK)])
         if path is not None:
             with suppress(OSError):  # a disk that refuses them costs only time
                 path.parent.mkdir(parents=True, exist_ok=True)
                 write_columns(path, {"features": features.cpu().numpy()}, {})
         return features
-
-    def _pixels(self, split: Split, image: ImageConfig, views: int) -> Generator[Tensor, None, None]:
-        """A whole split chunk by chunk, as evaluation sees it; or each of its views, one after the other."""
-        stored = DecodedImages(split, image, num_workers=self.unit.loader_workers, ram_limit=0, device=self.device)
-        with closing(stored) as images:
-            if not views:
-                yield from images.chunks(CHUNK)
-            for view in range(views):
-                yield from images.stream(
-                    (part, [view_seed(self.unit.seed, index, view) for index in part.tolist()])
-                    for part in index_parts(split.num_images, CHUNK)
-                )
 
     def _forward(self, backbone: ImageBackbone, pixels: Tensor) -> Tensor:
         self._alive()
@@ -164,7 +147,7 @@ class SharedBackbone:
             features: Tensor = backbone(pixels)
             return features
 
-    def _cache_path(self, split: Split, backbone: ImageBackbone, views: int) -> Path | None:
+    def _cache_path(self, split: Split, backbone: ImageBackbone) -> Path | None:
         if self.unit.cache is None:
             return None
         model, initial = self.unit.model, self._initial
@@ -172,9 +155,8 @@ class SharedBackbone:
             "data": self._fingerprint,
             "split": split.name,
             "backbone": [model.backbone.name, initial.framework.weights_id(model), initial.init_id, backbone.cells],
-            "seed": self.unit.seed if views or model.backbone.weights == "random" else None,
+            "seed": self.unit.seed if model.backbone.weights == "random" else None,
             "computed": [self.unit.precision, kind_of(self.device), self.unit.threads, torch.__version__],
-            "views": views,
             "libraries": libraries(),
         }
         return self.unit.cache / f"{split.name}-{key_of(what)}.safetensors"

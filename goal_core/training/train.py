@@ -54,8 +54,6 @@ class UnitTrainer:
         captions, stage = dataset.splits["train"].num_captions, unit.stage
         steps = stage.epochs * num_batches(captions, stage.batch_size, stage.drop_last)
         self._shared = SharedBackbone(unit, self._initial, dataset.fingerprint, steps=steps, alive=self._alive)
-        if unit.stage.feature_views:
-            self._images += f", {unit.stage.feature_views} augmented views of each training image, computed once"
         dataset, tokenizer = self._shared.with_text_vectors(dataset), self._initial.tokenizer
         self._source = BatchSource(
             dataset.splits["train"],
@@ -67,7 +65,6 @@ class UnitTrainer:
             with_images=self._shared.wants_pixels(),
             num_workers=unit.loader_workers,
             device=self._shared.device,
-            views=unit.stage.feature_views,
             augment=self._initial.framework.augment(self._initial.model, tokenizer, unit.seed),
         )
         self._path, self._why = choose_path(unit)

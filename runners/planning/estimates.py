@@ -127,7 +127,7 @@ def memory_mb(unit: Unit, config: SweepConfig, size: DataSize) -> float | None:
         common += 4 * backbone.params_m * (1 if stage.shares_backbone else cells)
         common += chunk * _LIVE * backbone.passing_mb * area
     if unit.features:
-        common += 4e-6 * size.images * max(1, stage.feature_views) * backbone.width * heads.regions
+        common += 4e-6 * size.images * backbone.width * heads.regions
     return _BASE_MB[kind] + common + cells * own
 
 

@@ -274,20 +274,19 @@ def recorded(path: Path, units: Iterable[Unit]) -> dict[Kind, Speed]:
     Raises `GoalError` where the file cannot be read, or is no such record.
     """
     try:
-        steps = json.loads(path.read_text(encoding="utf-8"))["steps"]
-        tables = {name: steps[name]["tables"] for name in ("frozen", "finetune", "float32") if name in steps}
-        tables["finetune"] = {**tables.get("finetune", {}), **tables.get("float32", {})}
-    except (OSError, ValueError, LookupError, TypeError) as error:
+        steps = json.loads(path.read_text(encoding="utf-8"))["steps"].values()
+        tables = [table for step in steps for table in step.get("tables", {}).items()]
+        rows = {(title, name): row for title, own in tables for name, row in own.items()}
+    except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
         raise GoalError(f"{path} is no gpu.json of make gpu: {error!r}") from error
-    if not any(tables.values()):
-        raise GoalError(f"{path} is no gpu.json of make gpu with a step `frozen` or `finetune`")
+    if not rows:
+        raise GoalError(f"{path} is no gpu.json of make gpu with a step that has figures")
     found = dict[Kind, Speed]()
     for unit in units:
         first, image, trains = unit.trainings[0], unit.trainings[0].cell.data.image, unit.stage.trains_backbone
-        step, row = ("finetune", "compiled") if trains else ("frozen", "heads-compiled")
         model = f"{backbone_name(first.cell.model)} at {image.size if image else 0} px"
         title = f"{model}, batch {unit.stage.batch_size}, {first.precision}, images from pack"
-        if times := tables.get(step, {}).get(title, {}).get(row):
+        if times := rows.get((title, "compiled" if trains else "heads-compiled")):
             step_s = times["ms a step"] / 1000
             common, cells = common_part(unit), 1 if trains else times["cell steps/s"] * step_s
             found[unit.kind] = Speed(step_s / (common + cells * (1 - common)), "gpu record")

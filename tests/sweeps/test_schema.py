@@ -2,7 +2,6 @@ import pytest
 
 from goal_sweep.goal_core.objectives import pair_weights, triplet_weights
 from goal_sweep.sweeps import SweepError, SweepObjectives, load_sweep
-from tests.helpers.paths import SCENES
 
 PAIRS, TRIPLETS = list(pair_weights), list(triplet_weights)
 
@@ -23,10 +22,3 @@ def test_batches_whose_statistics_count_are_not_split() -> None:
 def test_the_legacy_normalisation_is_vsepps_alone() -> None:
     with pytest.raises(SweepError, match=r"vsepp.*legacy_quirk|legacy_quirk.*vsepp"):
         load_sweep("coco_vse_infty_wsl", ["stages.finetune.bn_mode=legacy_quirk"], environ={})
-
-
-def test_feature_views_need_augmented_images() -> None:
-    with pytest.raises(SweepError, match="do not augment them"):
-        load_sweep(SCENES, ["stages.frozen.feature_views=2"])
-    with pytest.raises(SweepError, match="have no images"):
-        load_sweep("quickstart", ["stages.frozen.feature_views=2"])

@@ -59,7 +59,6 @@ def test_every_training_is_in_exactly_one_unit(frozen: list[Training], data: st.
     ("overrides", "are_shared"),
     [
         (["data.image.augment=none"], True),
-        (["stages.frozen.feature_views=2"], True),
         (["data.image.augment=none", "stages.frozen.bn_mode=legacy_quirk"], False),
         ([], False),
     ],

@@ -166,8 +166,8 @@ def _files_in(root: Path, folder: str, names: Sequence[str]) -> dict[str, str]:
 
 def _bare(name: str) -> str:
     """A name without what is often lost, changed or added: outer blanks, capitals, Unicode form, %20, #0, ending."""
-    bare = re.sub(r"#\d+\Z", "", normalize("NFC", unquote(name)).strip(" \t'\"").casefold())
-    stem, ending = os.path.splitext(bare)
+    bare = normalize("NFC", unquote(name)).strip(" \t'\"").casefold()
+    stem, ending = os.path.splitext(re.sub(r"#\d+\Z", "", bare))
     return stem if ending in PICTURES else stem + ending
 
 

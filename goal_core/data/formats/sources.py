@@ -371,13 +371,10 @@ def _objects(items: Sequence[object], where: str) -> Iterator[tuple[dict[str, An
 
 
 def _karpathy_row(item: dict[str, Any], number: int, at: str) -> Row:
-    for key in ("filename", "sentences"):
-        if key not in item:
-            raise DataError(f"{at}{key} is missing; there are {', '.join(map(str, item))}")
-    name, named = item["filename"], "filename"
+    name, named = item.get("filename", "<missing>"), "filename"
     if item.get("filepath"):
         name, named = f"{item['filepath']}/{layout.image_path(name, f'{at}filename')}", "filepath"
-    row = Row(name, item["sentences"], layout.split_named(item.get("split"), f"{at}split"), key=str(number))
+    row = Row(name, item.get("sentences", []), layout.split_named(item.get("split"), f"{at}split"), key=str(number))
     return layout.checked(row, at, (named, "sentences", "split"))
 
 

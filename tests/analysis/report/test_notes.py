@@ -83,15 +83,6 @@ def test_selection_on_test_stands_under_every_table(split: str) -> None:
     assert ("SELECTED ON TEST" in block.protocol) == (split == "test")
 
 
-@pytest.mark.parametrize("views", ["", "8"])
-def test_few_augmented_views_stand_under_every_table(views: str) -> None:
-    writer = SweepWriter(seeds=[1], objectives=["con/con"])
-    writer.write(settings=LR | ({"stages.frozen.feature_views": views} if views else {}))
-    (block,) = aggregate(writer.results())
-    assert ("FEW AUGMENTED VIEWS" in block.protocol) == bool(views)
-    assert ("(frozen 8)" in block.protocol) == bool(views)
-
-
 def test_a_stage_that_starts_from_a_selection_on_test_says_so() -> None:
     writer = SweepWriter(seeds=[1], objectives=["con/con"], stages=["frozen", "finetune"])
     for stage in writer.stages:

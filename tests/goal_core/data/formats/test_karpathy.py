@@ -129,7 +129,7 @@ def test_files_that_are_no_annotations(tmp_path: Path, text: str, message: str) 
         ({"filename": "/etc/hostname", "filepath": ""}, r"images\[2\]\.filename must .* got '/etc/hostname'"),
         ({"filepath": "../up"}, r"images\[2\]\.filepath must .* got '\.\./up/0002\.png'"),
         ({"split": "trian"}, r"images\[2\]\.split must be one of .* got 'trian' \(did you mean 'train'\?\)"),
-        ({"captions": ["a"], "sentences": ...}, r"images\[2\]\.sentences is missing; there are .*captions"),
+        ({"captions": ["a"], "sentences": ...}, r"images\[2\]\.sentences holds no caption"),
         ({"sentences": []}, r"images\[2\]\.sentences holds no caption"),
         ({"sentences": [{"raw": "a"}, {"raw": 5}]}, r"images\[2\]\.sentences\[1\] must be a caption .*got 5"),
         ({"sentences": [{"raw": "  "}]}, r"images\[2\]\.sentences\[0\] must be a caption"),
