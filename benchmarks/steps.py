@@ -180,7 +180,7 @@ class _Clock(Callback):
         self._warm, self._end = warm, warm + steps
         self._profiler = None if unit.device == "cpu" else profile(activities=[ProfilerActivity.CUDA])
         self._now = clock_of(unit.device, unit.threads + unit.loader_workers)
-        self._done, self._began, self._made, self._first_s = 0, (0.0, 0.0, 0.0), perf_counter(), 0.0
+        self._done, self._began, self._made = 0, (0.0, 0.0, 0.0), perf_counter()
         self._batches: EpochBatches | None = None
         self.row: dict[str, float] = {}
 
@@ -192,13 +192,12 @@ class _Clock(Callback):
     def step(self) -> None:
         assert self._batches is not None
         self._done += 1
-        if self._done == 1:
-            wait_for(self._device)
-            self._first_s = perf_counter() - self._made
-        if self._done not in (self._warm, self._end, self._end + PROFILED):
+        if self._done not in (1, self._warm, self._end, self._end + PROFILED):
             return
         wait_for(self._device)
         stamp = self._now(), perf_counter(), self._batches.waited
+        if self._done == 1:
+            self.row["first step s"] = stamp[1] - self._made
         if self._done == self._warm:
             self._began = stamp
             if self._profiler is not None:
@@ -206,13 +205,12 @@ class _Clock(Callback):
         elif self._done == self._end:
             took, passed, waited = (now - then for now, then in zip(stamp, self._began, strict=True))
             ms = 1000 * took / (self._end - self._warm)
-            self.row = {"first step s": self._first_s, "ms a step": ms, "cell steps/s": 1000 * self._cells / ms}
-            self.row["data wait %"] = 100 * waited / passed
+            self.row |= {"ms a step": ms, "cell steps/s": 1000 * self._cells / ms, "data wait %": 100 * waited / passed}
             if self._profiler is None:
                 raise _Enough
             self.row["MiB"] = torch.cuda.max_memory_reserved() / MIB  # with what CUDA graphs keep
             self._profiler.start()
-        else:
+        elif self._done > self._end:
             assert self._profiler is not None
             self._profiler.stop()
             kernels = [event for event in self._profiler.key_averages() if event.device_type.name == "CUDA"]

@@ -5,8 +5,11 @@ The numbers are those of the report's tables.
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from itertools import starmap
 from math import isnan
+
+import numpy as np
 
 from goal_sweep.analysis.blocks import Objective
 from goal_sweep.analysis.report.answer import Answer, answers_of, weight_changes
@@ -85,10 +88,10 @@ def _price(inputs: Inputs, trained: Sequence[Answer]) -> str:
     if len(unsettled) > 1:
         what = f"the best in {len(known)} of {len(unsettled)} open tables"
     if more is None:
-        found, (i, j) = answer.grid.comparison, map(answer.grid.comparison.names.index, (answer.best, rival))
-        of_seeds = found.spreads[[i, j]] / (found.counts[[i, j]] + MANY_SEEDS)
-        why = "more test images would" if found.of_images[i, j] > of_seeds.sum() else "their means are too near"
-        return f"Even {MANY_SEEDS} more seeds would not settle {what}: {why}."
+        found = answer.grid.comparison
+        on_all = replace(found, of_images=np.zeros_like(found.of_images))
+        why = ": more test images are needed" if seeds_to_settle(on_all, answer.best, rival) else ""
+        return f"Even {MANY_SEEDS} more seeds would not settle {what}{why * (len(unsettled) == 1)}."
     runs, seeds = inputs.results.runs, len(inputs.results.header.seeds)
     took = (runs["seconds"] + runs["val_s"].fillna(0)).groupby([runs["backbone"], runs["stage"]]).transform("mean")
     time = took.sum(skipna=False) * more / seeds

@@ -102,7 +102,7 @@ class Pair:
             share = len(lead) / max(sum(map(len, leads)), 1)
             every = (WordCount(word, n, behind[word], (n + behind[word]) * share) for word, n in own.items())
             error = 2 * (1 - share) ** 0.5
-            listed = [one for one in every if one.better >= max(_FEWEST, one.expected + error * one.expected**0.5)]
+            listed = [one for one in every if one.better > max(_FEWEST - 1, one.expected + error * one.expected**0.5)]
             found.append(sorted(listed, key=lambda count: (count.expected - count.better, count.word))[:_MOST])
         return found
 

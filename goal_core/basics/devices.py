@@ -113,17 +113,20 @@ def computing(module: nn.Module, device: torch.device) -> AbstractContextManager
     return nullcontext() if dtype is None else torch.autocast(device.type, dtype=dtype)
 
 
-def compiled(function: Callable[..., Tensor], what: str, *, graph: bool = False) -> Callable[..., Tensor]:
+def compiled(function: Callable[..., Tensor], what: str, *, graph: bool | None = None) -> Callable[..., Tensor]:
     """A function as one program of `torch.compile`; where that fails the function as it is, with a warning.
 
     The program draws the random numbers that the function would.
 
     Args:
         what: what the function is, for the warning.
-        graph: launch it as one CUDA graph, where a GPU would wait for the launches; its shapes never change.
+        graph: whether it is launched as one CUDA graph, without which a GPU waits for the launches; None where shapes
+            change, which then take no new program.
     """
-    options: dict[str, Any] = {"fallback_random": True, "triton.cudagraphs": graph}
-    program: Callable[..., Tensor] | None = torch.compile(function, dynamic=False if graph else None, options=options)
+    options: dict[str, Any] = {"fallback_random": True, "triton.cudagraphs": bool(graph)}
+    program: Callable[..., Tensor] | None = torch.compile(
+        function, dynamic=None if graph is None else False, options=options
+    )
 
     def run(*given: Any) -> Tensor:
         nonlocal program

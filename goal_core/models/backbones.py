@@ -83,26 +83,24 @@ class ImageBackbone(nn.Module):
         self.net.train(on)
 
     def placed(
-        self, device: torch.device, *, precision: str = "fp32", compiled_for: int = 0, graph: bool = True
+        self, device: torch.device, *, precision: str = "fp32", batch: int = 0, graph: bool = True
     ) -> ImageBackbone:
         """Move it to a device, where it computes in a precision.
 
         On a GPU, and where it is compiled, channels come last, as fast convolutions have them.
 
         Args:
-            compiled_for: batches of so many images are computed by one compiled program. Others are not, for each
-                size would be compiled anew.
+            batch: so many images are computed by a compiled program, others not: each size would be compiled anew.
             graph: launch that program as one CUDA graph, where there is a GPU.
         """
         set_arithmetic_of(self, precision)
-        if device.type == "cuda" or compiled_for:
+        if device.type == "cuda" or batch:
             self._layout = torch.channels_last
             self.to(memory_format=torch.channels_last)
-        if compiled_for:
-            program = compiled(self._features, "image backbone", graph=graph and device.type == "cuda")
-            self._program = compiled_for, program
+        graph = graph and device.type == "cuda"
+        self._program = (batch, compiled(self._features, "image backbone", graph=graph)) if batch else None
         texts: Any = getattr(self.net, "texts", None)
-        self._run_texts = compiled(texts, "text tower") if compiled_for and texts is not None else texts
+        self._run_texts = compiled(texts, "text tower") if batch and texts is not None else texts
         return self.to(device)
 
     def forward(self, images_B3SS: Tensor) -> Tensor:

@@ -67,11 +67,12 @@ class SharedBackbone:
 
     def placed(self, backbone: ImageBackbone) -> ImageBackbone:
         """A backbone on the unit's device, as the unit computes it."""
-        stage, precision = self.unit.stage, self.unit.precision
-        chunk = min(stage.micro_batch or stage.batch_size, stage.batch_size)
-        size = (chunk if self.wants_pixels() else CHUNK) * self.compiles
+        stage, size = self.unit.stage, 0
+        is_whole = not 0 < stage.micro_batch < stage.batch_size
+        if self.compiles:
+            size = (stage.batch_size if is_whole else stage.micro_batch) if self.wants_pixels() else CHUNK
         # A graph's gradients lie in its own memory, where the next chunk's would overwrite those it adds to.
-        return backbone.placed(self.device, precision=precision, compiled_for=size, graph=chunk == stage.batch_size)
+        return backbone.placed(self.device, precision=self.unit.precision, batch=size, graph=is_whole)
 
     def wants_pixels(self) -> bool:
         """Whether training batches need decoded images."""

@@ -134,8 +134,10 @@ class UnitTrainer:
             raise _Stopped
 
     def close(self) -> None:
-        """Stop the processes that decode images."""
+        """Stop the processes that decode images, and free the memory of CUDA graphs, which outlives their backbones."""
         self._source.close()
+        if self._shared.compiles and self._unit.device == "cuda":
+            torch.compiler.reset()
 
     def _start(self) -> int:
         """Start or resume every cell, and prepare what their remaining epochs need; the first of these, from 0."""

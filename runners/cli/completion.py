@@ -1,4 +1,4 @@
-"""What the shell completes: sweeps, the objectives of one, and the keys of `--set`. No plugin of a sweep runs."""
+"""What the shell completes: sweeps, and the objectives of one. No plugin of a sweep runs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from goal_sweep.goal_core.basics.errors import GoalError
 from goal_sweep.goal_core.evaluation.metrics import OBJECTIVES
 from goal_sweep.goal_core.objectives.variants import objective_name
 from goal_sweep.sweeps import SweepConfig
-from goal_sweep.sweeps.checks import STAGE_ORDER
 from goal_sweep.sweeps.reading.load import is_named_sweep, list_shipped, load_places
 
 
@@ -32,20 +31,6 @@ def models(ctx: typer.Context, incomplete: str) -> list[str]:
 def objectives(ctx: typer.Context, incomplete: str) -> list[str]:
     """The objectives of the sweep that the command line names."""
     return _objectives(str(ctx.params.get("sweep")), incomplete)
-
-
-def settings(ctx: typer.Context, incomplete: str) -> list[str]:
-    """The keys of all settings, those of stages with the stages of the sweep that the command line names."""
-    from goal_sweep.sweeps.reading.reference import setting_keys
-
-    config = _read(str(ctx.params.get("sweep") or next(iter(_words(ctx)), "")))
-    stages = STAGE_ORDER if config is None else [str(stage.name) for stage in config.stages]
-    keys = [
-        f"{key.replace('stages.', f'stages.{stage}.', 1)}="
-        for key in setting_keys()
-        for stage in (stages if key.startswith("stages.") else stages[:1])
-    ]
-    return _beginning(keys, incomplete)
 
 
 def _words(ctx: typer.Context) -> list[str]:

@@ -39,7 +39,7 @@ _SWEEP = "A sweep file, or the name of one that ships with goal-sweep."
 Sweep = Annotated[str, typer.Argument(help=_SWEEP, autocompletion=completion.sweeps)]
 Set = Annotated[
     list[str] | None,
-    typer.Option("--set", help="Replace a setting: stages.frozen.epochs=2", autocompletion=completion.settings),
+    typer.Option("--set", help="Replace a setting: stages.frozen.epochs=2"),
 ]
 StoreDir = Annotated[
     str | None,

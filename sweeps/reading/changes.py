@@ -42,7 +42,8 @@ def merge(base: Document, over: Document, path: KeyPath = ()) -> None:
             base.graft(path, replace(over, content={}))
             for key, own in shared.items():
                 base.graft((*path, key), own)
-        if path == ("model",) and (name := str(value.get("framework"))) in frameworks:
+        name = str(value.get("framework", ""))
+        if path == ("model",) and name in frameworks and name != below.get("framework", "vsepp"):
             for part in fields(ModelParts):
                 if part.default_factory is not MISSING and part.name not in frameworks[name].function().uses:
                     below.pop(part.name, None)

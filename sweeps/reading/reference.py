@@ -52,12 +52,6 @@ def _either(setting: Schema, other: Schema) -> dict[str, Any]:
     return {"anyOf": [setting, other], **{key: setting[key] for key in ("description", "default") if key in setting}}
 
 
-def setting_keys() -> list[str]:
-    """Every key of a sweep file, dotted, without the names of list items: ``stages.lr``."""
-    whole = editor_schema()
-    return list(dict.fromkeys(key for key, _, _ in _keys(whole, whole, "")))
-
-
 def settings_page() -> str:
     """Tables of every key: what it may be, its default, and whether it is part of an id, with its description."""
     whole = editor_schema()

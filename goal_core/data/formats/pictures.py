@@ -171,7 +171,8 @@ def _orientation(image: Image.Image) -> int:
 
 def to_rgb(image: Image.Image) -> Image.Image:
     """A picture in RGB, converted as :func:`decode_image` says; a TIFF as it is stored, unless it was loaded before."""
-    turn = _orientation(image) if image.format == "TIFF" else 0  # by which Pillow turns it as it loads it
+    # Pillow turns a TIFF as it loads it, and forgets by how much.
+    turn = image.info.setdefault("as stored", _orientation(image)) if image.format == "TIFF" else 0
     image.load()
     return _in_rgb(image).transpose(_BACK[turn]) if turn in _BACK else _in_rgb(image)
 

@@ -72,10 +72,9 @@ class Roster:
             with suppress(OSError):  # the disk that failed this training must not fail its neighbours
                 self._files[key].log(f"failed ({failed.kind}): {failed.reason}")
             if torch.cuda.is_available():
-                if failed.kind == "memory":
-                    torch.compiler.reset()  # CUDA graphs keep their memory as long as there is a program
                 gc.collect()  # a backbone and its program know one another
-                torch.cuda.empty_cache()
+                with suppress(RuntimeError):  # a graph whose recording failed may forbid it
+                    torch.cuda.empty_cache()
 
     def note(self, event: plan.TrainingEvent) -> None:
         """Keep an event for the callback."""

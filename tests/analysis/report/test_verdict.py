@@ -116,6 +116,13 @@ def test_certainty_has_a_price() -> None:
     assert "of device time" in verdict(inputs_of(open_.results()))[1]
 
 
+def test_where_seeds_do_not_help_but_images_would_these_are_asked_for() -> None:
+    few, draw = sweep({"sig/nca": 1.0}, ["con/con", "sig/nca"], noise=0.2), np.random.default_rng(0).integers
+    for row in few.rows:
+        row["ranks"] = ranks_of(draw(0, 12, 500), draw(0, 12, 500), np.ones(500, int))
+    assert "not settle sig/nca against con/con: more test images are needed." in verdict(inputs_of(few.results()))[1]
+
+
 @pytest.mark.parametrize(
     ("shifts", "noise", "said"),
     [
@@ -125,7 +132,7 @@ def test_certainty_has_a_price() -> None:
         (
             {"sig/nca": 1.0},
             1.0,
-            "Even 100 more seeds would not settle sig/nca against con/con: their means are too near.",
+            "Even 100 more seeds would not settle sig/nca against con/con.",
         ),
         ({"con/con": 3.0, "sig/nca": 3.2}, 0.5, ""),
     ],

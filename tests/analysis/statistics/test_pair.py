@@ -30,6 +30,7 @@ def test_outcomes_add_up_to_the_recalls_and_the_difference_is_that_of_the_report
     pair = pair_of(inputs, ONE, OTHER)
     assert pair.counts("i2t") == {"both right": 25, f"only {ONE}": 14, f"only {OTHER}": 0, "neither": 21}
     assert pair.counts("t2i") == {"both right": 25, f"only {ONE}": 14, f"only {OTHER}": 0, "neither": 81}
+    assert pair.words("i2t", [{"a"}] * NUM) == [[], []]  # one objective alone leads
     assert pair.means("i2t") == ["65.0 ± 2.4", "41.7 ± 2.4"]
     (block,) = inputs.blocks
     change = block.grids["i2t_r1"].comparison.from_baseline["con", "nca"]

@@ -144,7 +144,9 @@ def test_exif_orientation_is_not_applied(tmp_path: Path, ending: str) -> None:
         exif[0x0112] = turn
         path = saved(tmp_path, image, f"{turn}.{ending}", exif=exif, **how)
         assert np.array_equal(decode_image(path), plain)
-        assert np.array_equal(np.asarray(to_rgb(Image.open(path))), plain)
+        with Image.open(path) as opened:
+            assert np.array_equal(np.asarray(to_rgb(opened)), plain)
+            assert np.array_equal(np.asarray(to_rgb(opened)), plain)
         reader = FileReader(str(tmp_path), [path.name], np.zeros((1, 32), np.uint8))
         assert reader.fresh([0])[2:] == ([], [(str(path), TURNED)] if turn > 1 else [])
 

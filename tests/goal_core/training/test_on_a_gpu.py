@@ -156,6 +156,28 @@ def test_no_step_of_a_stack_waits(case: str, gpu: PretendedGpu, tmp_path: Path) 
     assert "path heads" in (tmp_path / "con-con" / "log.txt").read_text()
 
 
+@pytest.mark.parametrize(("case", "size"), few([("vsepp finetune", 8), ("vsepp finetune in chunks", 5)]))
+def test_whole_batches_alone_are_launched_as_one_graph(
+    case: str, size: int, gpu: PretendedGpu, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Gradients of several chunks add up, which those in a graph's own memory cannot; the rest of a batch is none."""
+    sizes, graphs = set[int](), set[bool]()
+
+    def compiled(function: Callable[..., Any], *, options: dict[str, bool], **_: Any) -> Callable[..., Any]:
+        graphs.add(options["triton.cudagraphs"])
+
+        def program(images: torch.Tensor) -> Any:
+            sizes.add(len(images))
+            return function(images)
+
+        return program
+
+    monkeypatch.setattr(torch, "compile", compiled)
+    monkeypatch.setattr(torch.compiler, "reset", lambda: None)
+    waits_of(unit_for(case, tmp_path / "data", *NAMES, compile="on"), tmp_path, gpu)
+    assert (sizes, graphs) == ({size}, {size == 8})
+
+
 class Kernels(TorchDispatchMode, Callback):
     """Counts what each step starts on the device: every operation that is more than a view or an allocation."""
 

@@ -132,7 +132,7 @@ def test_what_names_no_model_is_one_line(
         assert said in line
 
 
-def test_a_shell_is_offered_sweeps_objectives_and_settings(
+def test_a_shell_is_offered_sweeps_and_objectives(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "mine.yaml").write_text("extends: quickstart\nobjectives: {pair: [con], baselines: [infonce]}\n")
@@ -149,5 +149,3 @@ def test_a_shell_is_offered_sweeps_objectives_and_settings(
     assert offered("plan mi") == ["mine.yaml"]
     assert offered("evaluate mine.yaml ") == ["con/con", "con/nca", "con/cir", "infonce"]
     assert offered("card mine.yaml inf") == ["infonce"]
-    assert offered("launch mine.yaml --set stages.frozen.ep") == ["stages.frozen.epochs="]
-    assert offered("search coco_vsepp con/con --set stages.finetune.ep") == ["stages.finetune.epochs="]

@@ -121,13 +121,13 @@ def test_a_unit_takes_its_steps_and_what_its_cells_do_not_share() -> None:
 
 
 def test_a_gpu_record_gives_the_steps_of_its_own_models(tmp_path: Path) -> None:
-    speeds, path = published_speeds("coco_vsepp"), tmp_path / "gpu.json"
+    speeds, path = published_speeds("coco_vsepp_fast"), tmp_path / "gpu.json"
     row = {"ms a step": 240.0, "cell steps/s": 15 / 0.24}
-    tables = {"resnet152 at 224 px, batch 128, tf32, images from pack": {"heads-compiled": row}}
+    tables = {"resnet152 at 224 px, batch 128, bf16, images from pack": {"heads-compiled": row}}
     path.write_text(json.dumps({"steps": {"frozen": {"status": "late", "tables": tables}}}))
     units = [unit_of(speeds, stage) for stage in ("frozen", "finetune")]
     assert recorded(path, units) == {units[0].kind: Speed(pytest.approx(0.24 / 2.4), "gpu record")}  # type: ignore[arg-type]
-    other = published_speeds("coco_vsepp", "precision=bf16")
+    other = published_speeds("coco_vsepp")
     assert recorded(path, [unit_of(other, "frozen")]) == {}
     path.write_text('{"steps": {}}')
     with pytest.raises(GoalError, match=r"gpu.json is no gpu.json of make gpu"):
