@@ -87,7 +87,7 @@ def compare(values: pd.DataFrame, images: pd.DataFrame | None = None, *, free: i
     of_images_KK = covariance_KK.diagonal()[:, None] + covariance_KK.diagonal() - 2 * covariance_KK
     of_images_KK = of_images_KK.clip(min=0)  # below which rounding can take it
     errors_KK = np.sqrt((of_seeds_KK + of_images_KK) / 2)
-    is_tested_KK = np.outer(has_spread_K, has_spread_K) & (has_run_SK.T @ has_run_SK > 0) & (errors_KK > _ROUNDING)
+    is_tested_KK = np.outer(has_spread_K, has_spread_K) & (has_run_SK.T @ has_run_SK > 0) & (of_seeds_KK > _ROUNDING)
     is_tested_KK &= ~np.eye(num, dtype=bool)
     quantile = critical(groups, df)
     return Comparison(

@@ -9,6 +9,7 @@ from string import punctuation
 from typing import Any, Literal
 
 import numpy as np
+import regex
 import torch
 from numpy.typing import ArrayLike, NDArray
 from PIL import Image
@@ -28,8 +29,9 @@ from goal_sweep.goal_core.models.heads import Encoder
 from goal_sweep.goal_core.objectives.stats import describe_unsound, no_unit_vectors
 from goal_sweep.goal_core.objectives.variants import objective_name
 
-_UNKNOWN = "𒀀"
-"""A word, in cuneiform, that no vocabulary has."""
+_SIGNS = f"{' '.join(punctuation)} n't 's 'm 'd 'll 're 've"
+"""Words that say nothing by themselves."""
+_WORD = regex.compile(r"\w[\w'’-]*")
 Picture = str | os.PathLike[str] | Image.Image | NDArray[np.uint8]
 """A file, an open picture, or pixels (H, W, 3), uint8 RGB."""
 
@@ -87,13 +89,19 @@ class RetrievalModel:
         return self._checked(embed_captions(self._encoder, captions).cpu(), len(set(given)))
 
     def unknown_words(self, text: str, where: str = "") -> list[str]:
-        """The words of a sentence that the vocabulary lacks; a `DataError` if these are all."""
-        encode = self.description.vocabulary.encode
-        words = [word for part in text.split() if (word := part.strip(punctuation))]
-        unknown = [word for word in words if encode(word) == encode(_UNKNOWN)]
-        if unknown and unknown == words:
+        """The words of a sentence that the vocabulary lacks; a `DataError` if it has none of the others."""
+        vocabulary = self.description.vocabulary
+        if vocabulary.unknown is None:
+            return []
+        signs = {*vocabulary.encode(_SIGNS), vocabulary.unknown}
+
+        def is_known(part: str) -> bool:
+            return not signs.issuperset(vocabulary.encode(part))
+
+        if not is_known(text):
             raise DataError(f"{where}{self._path} knows no word of {text!r:.80}")
-        return unknown
+        parts = [part for part in text.split() if vocabulary.unknown in vocabulary.encode(part)]
+        return [word for part in parts for word in _WORD.findall(part) if not is_known(word)]
 
     def search(self, text: str, images: ArrayLike, top: int = 5) -> list[tuple[int, float]]:
         """The images nearest to a sentence by cosine similarity, without X-VLM's second ranking.

@@ -245,7 +245,9 @@ def _listings(config: DataConfig, layout: Layout, report: DataReport) -> tuple[d
     """The splits in which nothing is wrong, and a line for each limit that leaves something out."""
     listings: dict[str, Listing] = {}
     max_captions, max_words = (getattr(config, name, 0) for name in ("max_captions", "max_words"))
+    most = getattr(config, "max_val_images", 0)
     left_out: dict[str, list[str]] = {
+        f"images beyond the first {most} (data.max_val_images)": [],
         f"captions beyond the first {max_captions} (data.max_captions)": [],
         f"words beyond the first {max_words} (data.max_words)": [],
     }
@@ -254,8 +256,7 @@ def _listings(config: DataConfig, layout: Layout, report: DataReport) -> tuple[d
         listing = report.attempt(split, layout.splits[split])
         if listing is None:
             continue
-        images = getattr(config, "max_val_images", 0) if split == "val" else 0
-        listing, *left = _limited(listing, images, max_captions, max_words)
+        listing, *left = _limited(listing, most if split == "val" else 0, max_captions, max_words)
         for lines, count in zip(left_out.values(), left, strict=True):
             lines += [f"{split} {count:,}"] if count else []
         listings[split] = listing
@@ -270,10 +271,10 @@ def _listings(config: DataConfig, layout: Layout, report: DataReport) -> tuple[d
     return listings, [f"{what}, which are not used: {', '.join(own)}" for what, own in left_out.items() if own]
 
 
-def _limited(listing: Listing, images: int, captions: int, words: int) -> tuple[Listing, int, int]:
+def _limited(listing: Listing, images: int, captions: int, words: int) -> tuple[Listing, int, int, int]:
     """The first images alone, of each the first captions, and of these the first words; 0 keeps all.
 
-    Also how many captions and words of these images are not used.
+    Also how many images, and how many captions and words of all images, are not used.
     """
     texts, words_left_out = [own[: captions or None] for own in listing.captions], 0
     left_out = sum(map(len, listing.captions)) - sum(map(len, texts))
@@ -282,7 +283,8 @@ def _limited(listing: Listing, images: int, captions: int, words: int) -> tuple[
         texts = [[" ".join(text.split()[:words]) for text in own] for own in texts]
     kept = slice(images or None)
     parts = {name: getattr(listing, name)[kept] for name in ("names", "rows", "spans", "places")}
-    return replace(listing, captions=texts[kept], **parts), left_out, words_left_out
+    images_left_out = len(listing.names) - len(parts["names"])
+    return replace(listing, captions=texts[kept], **parts), images_left_out, left_out, words_left_out
 
 
 def _columns(split: str, listing: Listing, files: Mapping[str, str], report: DataReport) -> dict[str, NDArray[Any]]:
