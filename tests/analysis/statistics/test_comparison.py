@@ -106,7 +106,7 @@ def test_runs_that_agree_up_to_rounding_are_no_evidence_of_how_runs_differ() -> 
     values[WINNER] += 0.1
     above = np.nextafter(0.3, 1)  # so that the variance of a difference is a little below 0
     covariance = pd.DataFrame(np.where(np.eye(len(COLUMNS)), 0.3, above), COLUMNS, COLUMNS)
-    for images in (None, covariance):
+    for images in (None, covariance, covariance + np.eye(len(COLUMNS))):
         found = compare(values, images)
         assert found.differences[WINNER, BASELINE].estimate == pytest.approx(0.1)
         assert len(found.untested) == 14

@@ -77,11 +77,12 @@ def test_what_is_not_used_and_what_is_there_twice_is_counted(tmp_path: Path) -> 
     root = write_dataset(tmp_path / "data")
     shutil.copy(root / "pictures/0001.png", root / "pictures/0002.png")
     shutil.copy(root / "pictures/0001.png", root / "pictures/0009.png")
-    config = KarpathyConfig(name="tiny", root=str(root), max_captions=2)
+    config = KarpathyConfig(name="tiny", root=str(root), max_captions=2, max_val_images=2)
     notes = [
+        "images beyond the first 2 (data.max_val_images), which are not used: val 1",
         "captions beyond the first 2 (data.max_captions), which are not used: train 24, val 9, test 9",
         "2 images have the same bytes as another one (captions of one picture belong in one row); 1 are in two splits",
-        "9 of 24 different words of train and val occur fewer than 4 times (min_word_count), 18 times in all, and "
+        "8 of 23 different words of train and val occur fewer than 4 times (min_word_count), 16 times in all, and "
         "become <unk>",
     ]
     report = check_data(config)
