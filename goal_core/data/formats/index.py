@@ -171,7 +171,7 @@ def _bare(name: str) -> str:
     return stem if ending in PICTURES else stem + ending
 
 
-VERSION = 13
+VERSION = 14
 """Raise it whenever the same files would give another index."""
 _NOT_READ = ("name", "image", "min_word_count")
 """Settings on which no file of a dataset is read in another way."""

@@ -92,7 +92,7 @@ def test_what_is_not_used_and_what_is_there_twice_is_counted(tmp_path: Path) -> 
         found = open_dataset(config, tmp_path / "indexes")
         assert [*found.notes, *found.word_notes] == notes
     assert not open_dataset(replace(config, min_word_count=1), tmp_path / "indexes").word_notes
-    assert [one.found for one in check_data(config, words=False).findings if one.item == "used"] == notes[:2]
+    assert [one.found for one in check_data(config, words=False).findings if one.item == "used"] == notes[:3]
     plain = KarpathyConfig(name="tiny", root=str(write_dataset(tmp_path / "plain")), min_word_count=1)
     assert not open_dataset(plain).notes
 
