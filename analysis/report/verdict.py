@@ -96,7 +96,8 @@ def _price(inputs: Inputs, trained: Sequence[Answer]) -> str:
     took = (runs["seconds"] + runs["val_s"].fillna(0)).groupby([runs["backbone"], runs["stage"]]).transform("mean")
     time = took.sum(skipna=False) * more / seeds
     cost = "" if isnan(time) else f" ({duration_text(time)} of device time)"
-    return f"About {count_text(more, 'more seed')}{cost} would settle {what}, if means and spreads stay."
+    stay = "if means and spreads stay" + ", of which two seeds tell little" * (seeds == 2)
+    return f"About {count_text(more, 'more seed')}{cost} would settle {what}, {stay}."
 
 
 def _use(answer: Answer) -> str:

@@ -111,6 +111,10 @@ def test_certainty_has_a_price() -> None:
     assert found is not None
     assert (int(found[1]), int(found[2])) == (more, round(more * 15 * 9.5 / 60))
     assert len(verdict(inputs)) <= 3
+    two = verdict(inputs_of(sweep({"sig/nca": 1.2}, noise=0.5, seeds=2).results()))[1]
+    assert two.endswith(
+        "would settle sig/nca against con/con, if means and spreads stay, of which two seeds tell little."
+    )
     rows = [row for row in open_.rows if row["seed"] != 1]
     open_.rows = rows + [row | {"status": "failed", "seconds": None} for row in open_.rows if row["seed"] == 1]
     assert "of device time" in verdict(inputs_of(open_.results()))[1]
