@@ -154,9 +154,8 @@ class BatchSource:
     def _pixels(self, parts: Iterator[NDArray[np.int64]], epoch: int) -> Iterator[Tensor | None]:
         if self._images is None:
             return (None for _ in parts)
-        images_of = self._split.caption_image
 
         def seeds(captions: NDArray[np.int64]) -> list[int]:
             return [sample_seed(self._seed, epoch, caption) for caption in captions.tolist()] if self._augments else []
 
-        return self._images.stream((images_of[captions], seeds(captions)) for captions in parts)
+        return self._images.stream((self._split.caption_image[captions], seeds(captions)) for captions in parts)

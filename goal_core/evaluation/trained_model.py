@@ -3,7 +3,7 @@
 import os
 from collections import defaultdict
 from collections.abc import Iterable
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from string import punctuation
 from typing import Any, Literal
@@ -88,19 +88,24 @@ class RetrievalModel:
         warn_of_reading([captions], self.description.vocabulary, of_these=is_known)
         return self._checked(embed_captions(self._encoder, captions).cpu(), len(set(given)))
 
+    @cached_property
+    def _unsaid(self) -> tuple[int | None, frozenset[int | None]]:
+        """The id of unknown words, and all that say nothing; a tokenizer of the library reads its whole file for it."""
+        vocabulary = self.description.vocabulary
+        return (unknown := vocabulary.unknown), frozenset((*vocabulary.encode(_SIGNS), unknown))
+
     def unknown_words(self, text: str, where: str = "") -> list[str]:
         """The words of a sentence that the vocabulary lacks; a `DataError` if it has none of the others."""
-        vocabulary = self.description.vocabulary
-        if vocabulary.unknown is None:
+        encode, (unknown, signs) = self.description.vocabulary.encode, self._unsaid
+        if unknown is None:
             return []
-        signs = {*vocabulary.encode(_SIGNS), vocabulary.unknown}
 
         def is_known(part: str) -> bool:
-            return not signs.issuperset(vocabulary.encode(part))
+            return not signs.issuperset(encode(part))
 
         if not is_known(text):
             raise DataError(f"{where}{self._path} knows no word of {text!r:.80}")
-        parts = [part for part in text.split() if vocabulary.unknown in vocabulary.encode(part)]
+        parts = [part for part in text.split() if unknown in encode(part)]
         return [word for part in parts for word in _WORD.findall(part) if not is_known(word)]
 
     def search(self, text: str, images: ArrayLike, top: int = 5) -> list[tuple[int, float]]:

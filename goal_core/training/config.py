@@ -90,6 +90,11 @@ class StageConfig(InRange):
         """Whether cells side by side can share one backbone, because no step changes it."""
         return self.name == "frozen" and self.bn_mode == "frozen_eval"
 
+    @property
+    def splits_batches(self) -> bool:
+        """Whether a batch passes the encoders in several chunks."""
+        return 0 < self.micro_batch < self.batch_size
+
     def needs_whole_batches(self, data_format: str) -> bool:
         """Whether batch normalisation uses the statistics of whole batches, as the heads of regions do."""
         return self.bn_mode == "legacy_quirk" or data_format == "regions"

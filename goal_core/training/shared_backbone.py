@@ -68,11 +68,12 @@ class SharedBackbone:
     def placed(self, backbone: ImageBackbone) -> ImageBackbone:
         """A backbone on the unit's device, as the unit computes it."""
         stage, size = self.unit.stage, 0
-        is_whole = not 0 < stage.micro_batch < stage.batch_size
-        if self.compiles:
-            size = (stage.batch_size if is_whole else stage.micro_batch) if self.wants_pixels() else CHUNK
+        if self.compiles and self.wants_pixels():
+            size = stage.micro_batch if stage.splits_batches else stage.batch_size
+        elif self.compiles:
+            size = CHUNK
         # A graph's gradients lie in its own memory, where the next chunk's would overwrite those it adds to.
-        return backbone.placed(self.device, precision=self.unit.precision, batch=size, graph=is_whole)
+        return backbone.placed(self.device, precision=self.unit.precision, batch=size, graph=not stage.splits_batches)
 
     def wants_pixels(self) -> bool:
         """Whether training batches need decoded images."""
@@ -189,6 +190,6 @@ def _obstacle(unit: UnitPlan) -> str:
         return f"framework {model.framework} has no stacked heads" + " of this text encoder" * bool(model.text.encoder)
     if not stage.shares_backbone:
         return f"stage {stage.name} does not share a frozen backbone"
-    if 0 < stage.micro_batch < stage.batch_size:
+    if stage.splits_batches:
         return f"micro_batch {stage.micro_batch} encodes each cell's batches in chunks"
     return ""

@@ -24,18 +24,13 @@ def sweeps(incomplete: str) -> list[str]:
 
 def models(ctx: typer.Context, incomplete: str) -> list[str]:
     """As `sweeps`; after a sweep, its objectives."""
-    words = _words(ctx)
+    words = [*(ctx.params.get("model") or ctx.params.get("words") or ())]
     return _objectives(words[-1], incomplete) if words and is_named_sweep(words[-1]) else sweeps(incomplete)
 
 
 def objectives(ctx: typer.Context, incomplete: str) -> list[str]:
     """The objectives of the sweep that the command line names."""
     return _objectives(str(ctx.params.get("sweep")), incomplete)
-
-
-def _words(ctx: typer.Context) -> list[str]:
-    """The words so far that name models, of a command that takes some."""
-    return [*(ctx.params.get("model") or ctx.params.get("words") or ())]
 
 
 def _objectives(sweep: str, incomplete: str) -> list[str]:

@@ -37,10 +37,7 @@ def more_seeds(text: str) -> str:
 
 _SWEEP = "A sweep file, or the name of one that ships with goal-sweep."
 Sweep = Annotated[str, typer.Argument(help=_SWEEP, autocompletion=completion.sweeps)]
-Set = Annotated[
-    list[str] | None,
-    typer.Option("--set", help="Replace a setting: stages.frozen.epochs=2"),
-]
+Set = Annotated[list[str] | None, typer.Option("--set", help="Replace a setting: stages.frozen.epochs=2")]
 StoreDir = Annotated[
     str | None,
     typer.Option("--store", envvar="GOAL_SWEEP_STORE", help="Results folder; default: that of the sweep file."),

@@ -86,7 +86,7 @@ def step_s(training: Training, size: DataSize, resources: ResourceConfig, card: 
         return None
     heads = framework_of(model).head_size(model, cell.data, width=backbone.width, words=size.words)
     # A backward pass counts as two forward passes. A batch in chunks passes forward once more.
-    steps, passes = num_batches(size.captions, batch, stage.drop_last), 3 + (0 < stage.micro_batch < batch)
+    steps, passes = num_batches(size.captions, batch, stage.drop_last), 3 + stage.splits_batches
     loaded = batch if image is not None and not Unit(trainings=(training,)).features else 0
     images, area = float(loaded), 0.0 if image is None else (image.size / backbone.image_size) ** 2
     if stage.trains_backbone:
@@ -100,9 +100,8 @@ def step_s(training: Training, size: DataSize, resources: ResourceConfig, card: 
     moved = images * area * 2 * backbone.kept_mb * 1e6 * (0.5 if is_half else 1)
     moved += 32 * (heads.params + stage.trains_backbone * backbone.params_m * 1e6)
     peak = card.half if is_half else card.tf32 if training.precision == "tf32" else card.fp32
-    reached = _REACHED * (resources.gpus or resources.cpus)
-    work = (2 * gmac / (1000 * peak) + moved / (1e9 * card.bandwidth)) / reached
-    return max(work, _LEAST_S), loaded * _IMAGE_LOAD_S / max(1, resources.loader_workers)
+    at_peak = (2 * gmac / (1000 * peak) + moved / (1e9 * card.bandwidth)) / (resources.gpus or resources.cpus)
+    return max(at_peak / _REACHED, _LEAST_S), loaded * _IMAGE_LOAD_S / max(1, resources.loader_workers)
 
 
 def memory_mb(unit: Unit, config: SweepConfig, size: DataSize) -> float | None:

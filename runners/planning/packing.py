@@ -288,6 +288,6 @@ def recorded(path: Path, units: Iterable[Unit]) -> dict[Kind, Speed]:
         title = f"{model}, batch {unit.stage.batch_size}, {first.precision}, images from pack"
         if times := rows.get((title, "compiled" if trains else "heads-compiled")):
             step_s = times["ms a step"] / 1000
-            common, cells = common_part(unit), 1 if trains else times["cell steps/s"] * step_s
-            found[unit.kind] = Speed(step_s / (common + cells * (1 - common)), "gpu record")
+            of_row = Unit(trainings=unit.trainings[:1] * round(times["cell steps/s"] * step_s))
+            found[unit.kind] = Speed(step_s / solo_times(of_row), "gpu record")
     return found
