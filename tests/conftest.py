@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import torch
 
 from goal_sweep.goal_core.basics import atomic
 from goal_sweep.goal_core.basics import registry as registry_module
@@ -16,6 +17,9 @@ from tests.helpers.paths import ROOT
 # `nohup make test &` ignores both, and the processes that tests start would inherit that.
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
 signal.signal(signal.SIGINT, signal.default_int_handler)
+# The first gradient of a process counts its devices. After a `FakeTensorMode` it counts a GPU that is not there,
+# starts threads for it, and no fork of this process may compute a gradient any more.
+torch.ones(1, requires_grad=True).sum().backward()
 STRAYS = [ROOT / name for name in ("goal-sweep-store", "mlflow.db", "mlruns")]
 """What a command that was not told where to write leaves in the working directory."""
 _OLD_STRAYS = [path for path in STRAYS if path.exists()]
