@@ -5,6 +5,8 @@ such as `open_clip:ViT-B-32` and a file.
 """
 
 import json
+import math
+import re
 from collections.abc import Callable, Iterable
 from copy import deepcopy
 from functools import cache, partial
@@ -33,6 +35,8 @@ from goal_sweep.goal_core.models.weights import (
 )
 
 T = TypeVar("T")
+_LIKE_ROBERTA = re.compile("roberta|altclip|bridgetower|camembert|data2vec|ibert|longformer|luke|mpnet|xmod")
+"""Kinds of text encoders that count positions on from that of padding."""
 
 
 class Towers(nn.Module):
@@ -152,28 +156,31 @@ def tokenizer_of(encoder: str, words: Callable[[], T]) -> T | Subwords:
 
 def subwords_of(weights: str) -> Subwords:
     """The tokenizer of a model of the library, which cuts captions to what the model can read."""
-    sizes, (tokenizer, _) = _sizes_of(weights), _tokenizer_of(weights)
+    sizes, (tokenizer, _, longest) = _sizes_of(weights), _tokenizer_of(weights)
     text = getattr(sizes, "text_config", sizes)
+    if (rows := getattr(text, "vocab_size", math.inf)) < (known := tokenizer.get_vocab_size()):
+        raise WeightsError(f"{weights!r} embeds {rows} word pieces, but its tokenizer has {known}")
     if sizes.model_type == "clip" and (ids := tokenizer.encode("a photo").ids):
         end = max(ids) if text.eos_token_id == 2 else text.eos_token_id  # OpenAI's own say 2 for the highest id
         if ids[-1] != end:
             reads = f"but the text tower reads a caption where it has the id {end}"
             raise WeightsError(f"the tokenizer of {weights!r} ends captions with the id {ids[-1]}, {reads}")
-    longest = getattr(text, "max_position_embeddings", 512)
-    # Of the positions of RoBERTa and its like the first two stand for no word.
-    tokenizer.enable_truncation(longest - (2 if longest % 2 == 0 and longest % 64 == 2 else 0))
+    positions = getattr(text, "max_position_embeddings", 512)
+    if _LIKE_ROBERTA.search(text.model_type):
+        positions -= text.pad_token_id + 1
+    tokenizer.enable_truncation(min(positions, longest))
     return Subwords(tokenizer.to_str())
 
 
-def _tokenizer_of(weights: str) -> tuple[Any, int]:
-    """The tokenizer of a model of the library as one of the `tokenizers` library, and the id that fills captions up."""
+def _tokenizer_of(weights: str) -> tuple[Any, int, int]:
+    """A model's tokenizer, of the `tokenizers` library, the id that fills captions up, and ids of the longest."""
     from transformers import AutoTokenizer
 
     try:
         tokenizer = AutoTokenizer.from_pretrained(weights)
         backend, pad = tokenizer.backend_tokenizer, tokenizer.pad_token_id or 0
         backend.no_padding()  # which is of batches
-        return backend, pad
+        return backend, pad, tokenizer.model_max_length
     except (OSError, ValueError, AttributeError, ImportError) as error:
         raise _unread("the tokenizer of", weights, error) from error
 
@@ -236,7 +243,7 @@ def bert_wordpieces(config: BertConfig, captions: Iterable[str], min_word_count:
         return words()
     if not is_bert(config.weights):
         return tokenizer_of(config.weights, words)
-    sizes, (tokenizer, _) = _sizes_of(config.weights), _tokenizer_of(config.weights)
+    sizes, (tokenizer, *_) = _sizes_of(config.weights), _tokenizer_of(config.weights)
     stored = json.loads(tokenizer.to_str())
     added = {one["content"] for one in stored["added_tokens"]}
     other = f"the tokenizer of {config.weights!r} does not cut words as BERT does"

@@ -25,7 +25,7 @@ WORDS = [
 SIZES: dict[str, Any] = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 32}
 
 
-def save_tokenizer(folder: Path) -> None:
+def save_tokenizer(folder: Path, **settings: Any) -> None:
     """Whole words; captions end with `<end>`."""
     ids = {word: number for number, word in enumerate(WORDS)}
     tokenizer = Tokenizer(models.WordLevel(ids, unk_token="<unk>"))
@@ -33,8 +33,8 @@ def save_tokenizer(folder: Path) -> None:
     tokenizer.post_processor = processors.TemplateProcessing(
         single="<start> $A <end>", special_tokens=[("<start>", 1), ("<end>", 3)]
     )
-    special = {"pad_token": "<pad>", "bos_token": "<start>", "eos_token": "<end>", "unk_token": "<unk>"}
-    PreTrainedTokenizerFast(tokenizer_object=tokenizer, **special).save_pretrained(folder)
+    special: dict[str, Any] = {"pad_token": "<pad>", "bos_token": "<start>", "eos_token": "<end>", "unk_token": "<unk>"}
+    PreTrainedTokenizerFast(tokenizer_object=tokenizer, **special, **settings).save_pretrained(folder)
 
 
 def clip_folder(folder: Path, seed: int = 0) -> Path:

@@ -49,8 +49,8 @@ _LIST = re.compile(
 )
 """A text that is a list or an object of some program, or bytes, rather than a caption."""
 _NONE = re.compile(
-    r"\s*(NA|-|(?i:nan|none|null|undefined|<na>|#?n/a|\\n)|character\(0\)|#(NAME\?|REF!|VALUE!|ERROR!|DIV/0!|NUM!)"
-    r"|<[\w .]+ object at 0x\w+>)\s*"
+    r"\s*(NA|NaT|NIL|-|(?i:nan|none|null|undefined|#?n/a|n\.a\.|\\n|[<(\[](na|none|null|nil|empty|blank|missing)[>)\]])"
+    r"|character\(0\)|#(NAME\?|REF!|VALUE!|ERROR!|DIV/0!|NUM!)|<[\w .]+ object at 0x\w+>)\s*"
 )
 """What programs write for no text, or where they fail."""
 _HIDDEN = re.compile(r"\.|@eaDir\Z")

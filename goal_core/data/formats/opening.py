@@ -49,7 +49,7 @@ _BROKEN = re.compile(
 )
 """What is left where a program could not read a character, tags of HTML, escapes of quotes, places of files, and what
 Excel writes for texts and ends of lines."""
-_BETWEEN = re.compile(r"\s*(\|+|;|#{2,}|\n|\t|<sep>|</?s>)\s*")
+_BETWEEN = re.compile(r"\s*(\|+|;|#{2,}|\n|\t|\\[nt]|\x1f|[•¶¦~]|\$\$|::|&&| / |<sep>|\[SEP\]|</?s>|[\"”],\s*[\"“])\s*")
 """What people write between several captions of one cell."""
 _TOGETHER = 64
 """Images, or rows of features, that a thread reads at a time."""
@@ -197,7 +197,7 @@ def _listed(config: DataConfig, report: DataReport) -> Index | None:
             f"{whole:,} of {len(counted):,} captions of train and val are in a script without spaces, where "
             "a sentence counts as one word; a text encoder of transformers knows its parts (model.text.encoder)"
         )
-    notes += _remarks(own, counted)
+    notes += _remarks([] if about["texts"] else [listing.captions for listing in listings.values()])
     if twice := sum(len(one) - len({*one}) for listing in listings.values() for one in listing.captions):
         notes.append(f"{twice:,} captions repeat another of the same image, and count each time")
     of_images = [text for own in listings["test"].captions if not about["texts"] for text in {*own}]
@@ -211,15 +211,17 @@ def _listed(config: DataConfig, report: DataReport) -> Index | None:
     return Index(columns, about) if report.complete else None
 
 
-def _remarks(splits: Sequence[Sequence[Sequence[str]]], captions: Sequence[str]) -> Iterator[str]:
+def _remarks(splits: Sequence[Sequence[Sequence[str]]]) -> Iterator[str]:
     """What is to be said of captions that look like something else."""
+    captions = [caption for split in splits for one in split for caption in one]
     bare = [caption for caption in captions if not _LETTER.search(caption)]
     apart = [one for split in splits for one in split if len(one) > 2 and all(map(is_word, one))]
     broken = [text for caption in captions if (text := _broken(caption))]
-    of = f"of {len(captions):,} captions of train and val"
-    joined = [found for caption in captions if (found := _BETWEEN.search(caption))]
-    if 2 * len(joined) > len(captions):
-        yield f"{len(joined):,} {of} hold {joined[0][1]!r}; if it stands between captions, make them a list"
+    of = f"of {len(captions):,} captions"
+    joined = Counter(found[1] for caption in captions if (found := _BETWEEN.search(html.unescape(caption))))
+    if 10 * joined.total() > len(captions):
+        between = joined.most_common(1)[0][0]
+        yield f"{joined.total():,} {of} hold {between!r}; if it stands between captions, make them a list"
     if bare:
         yield f"{len(bare):,} {of} contain no letter, such as the labels of boxes"
     if 2 * (number := sum(map(len, apart))) > len(captions):

@@ -10,6 +10,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -93,6 +94,8 @@ def examined(content: bytes, label: str) -> tuple[NDArray[np.uint8], list[str]]:
             is_partly = not is_clear and bool((alpha < 255).any())
             said += [CLEAR] * is_clear + [WHITE] * (is_partly and bool(pixels.min() == 255))
             said += [PARTLY] * (is_partly and bool(tags))
+        if _is_guessed(image):
+            said.append(f"are read as from 0 to {_top_of(image, np.asarray(image))}, as their own numbers suggest")
         return pixels, said
 
 
@@ -191,18 +194,26 @@ _BRIGHT = 16
 """A picture from 0 to 255 in floating point has a number of at least so much; a darker one seems to be from 0 to 1."""
 
 
-def _eight_bits(image: Image.Image) -> NDArray[np.uint8]:
-    """Floating-point and wide greyscale in 8 bits, by the range that its numbers are known or seen to have."""
-    values = np.asarray(image)
+def _top_of(image: Image.Image, values: NDArray[Any]) -> int:
+    """What is white in floating-point and wide greyscale, as is known or seen of its numbers."""
     if not np.isfinite(values).all():
         raise DataError("it has numbers that are not finite")
     low, high = values.min(), values.max()
     if image.mode == "F":
-        ranges = (1,) if high < _BRIGHT else (1, 255)
+        tops = (1,) if high < _BRIGHT else (1, 255)
     else:
-        ranges = (65535,) if image.mode != "I" or image.format == "PPM" else (255, 65535)
-    top = next((top for top in ranges if 0 <= low and high <= top), 0)
-    if not top:
-        known = " or ".join(f"0 to {top}" for top in ranges)
-        raise DataError(f"its numbers lie between {low:g} and {high:g}, and only those from {known} are known")
+        tops = (255, 65535) if _is_guessed(image) else (65535,)
+    if fits := [top for top in tops if 0 <= low and high <= top]:
+        return fits[0]
+    known = " or ".join(f"0 to {top}" for top in tops)
+    raise DataError(f"its numbers lie between {low:g} and {high:g}, and only those from {known} are known")
+
+
+def _eight_bits(image: Image.Image) -> NDArray[np.uint8]:
+    top = _top_of(image, values := np.asarray(image))
     return (values.astype(np.int64) >> 8 if top == 65535 else values * (255 if top == 1 else 1)).astype(np.uint8)
+
+
+def _is_guessed(image: Image.Image) -> bool:
+    """Whether nothing but a picture's own numbers says what is white in it."""
+    return image.mode == "F" or (image.mode == "I" and image.format != "PPM")

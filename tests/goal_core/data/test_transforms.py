@@ -100,25 +100,29 @@ def test_wide_greyscale_has_a_known_range_or_is_refused(
 
 
 @pytest.mark.parametrize(
-    ("ending", "kind", "most", "is_dark"),
+    ("ending", "kind", "most", "is_dark", "guess"),
     [
-        ("png", "<u2", 255, True),
-        ("tif", "<u2", 4_095, True),
-        ("png", "<u2", 4_095, True),
-        ("tif", "<u2", 16_383, True),
-        ("tif", "<u2", 16_384, False),
-        ("png", "<u2", 65_535, False),
-        ("tif", "<i4", 4_095, True),
-        ("tif", "<i4", 255, False),
-        ("png", "u1", 15, False),
+        ("png", "<u2", 255, True, 0),
+        ("tif", "<u2", 4_095, True, 0),
+        ("png", "<u2", 4_095, True, 0),
+        ("tif", "<u2", 16_383, True, 0),
+        ("tif", "<u2", 16_384, False, 0),
+        ("png", "<u2", 65_535, False, 0),
+        ("tif", "<i4", 4_095, True, 65_535),
+        ("tif", "<i4", 255, False, 255),
+        ("tif", "<f4", 0.75, False, 1),
+        ("tif", "<f4", 99, False, 255),
+        ("png", "u1", 15, False, 0),
     ],
 )
-def test_wide_greyscale_that_is_nearly_black_is_said(
-    tmp_path: Path, ending: str, kind: str, most: int, is_dark: bool
+def test_wide_greyscale_that_is_nearly_black_is_said_and_a_range_that_is_guessed(
+    tmp_path: Path, ending: str, kind: str, most: float, is_dark: bool, guess: int
 ) -> None:
-    path = saved(tmp_path, Image.fromarray(np.array([[0, most // 2, most]], kind)), f"deep.{ending}")
+    """In one set of pictures, those of two ranges would not be of one brightness."""
+    path = saved(tmp_path, Image.fromarray(np.array([[0, most / 2, most]], kind)), f"deep.{ending}")
     reader = FileReader(str(tmp_path), [path.name], np.zeros((1, 32), np.uint8))
-    assert reader.fresh([0])[2:] == ([], [(str(path), DARK)] * is_dark)
+    guessed = f"are read as from 0 to {guess}, as their own numbers suggest"
+    assert reader.fresh([0])[2:] == ([], [(str(path), DARK)] * is_dark + [(str(path), guessed)] * bool(guess))
 
 
 def test_numbers_that_are_not_finite_are_refused(tmp_path: Path) -> None:

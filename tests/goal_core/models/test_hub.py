@@ -11,7 +11,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
-from transformers import AutoModel, AutoTokenizer
+from transformers import AutoConfig, AutoModel, AutoTokenizer
 
 from goal_sweep.goal_core.basics.errors import ConfigError, WeightsError
 from goal_sweep.goal_core.checkpoints.initial_model import InitialModel
@@ -22,12 +22,19 @@ from goal_sweep.goal_core.evaluation.trained_model import load_model
 from goal_sweep.goal_core.models import BackboneConfig, ModelConfig, TextConfig, VectorsConfig, VseInftyConfig, hub_id
 from goal_sweep.goal_core.models.backbones import ImageBackbone
 from goal_sweep.goal_core.models.frameworks import framework_of, initial_weights_id
-from goal_sweep.goal_core.models.hub import Towers, build_dual, build_encoder, open_clip_tokens, subwords_of
+from goal_sweep.goal_core.models.hub import (
+    Towers,
+    build_dual,
+    build_encoder,
+    open_clip_tokens,
+    subwords_of,
+    word_states,
+)
 from goal_sweep.goal_core.training import StageConfig, UnitPlan
 from goal_sweep.goal_core.training.train import train_unit
 from tests.helpers import training_cases as cases
 from tests.helpers.few import few
-from tests.helpers.tiny_models import clip_folder, encoder_folder, siglip_folder
+from tests.helpers.tiny_models import SIZES, WORDS, clip_folder, encoder_folder, save_tokenizer, siglip_folder
 
 FEW = replace(cases.DATA, num_train=8)
 NAMES = ("con/con", "lin-ms/cir", "sig-ms/nca")
@@ -142,6 +149,34 @@ def test_a_clip_that_reads_captions_elsewhere_than_at_their_end_is_refused(tmp_p
     settings["text_config"]["eos_token_id"] = end
     path.write_text(json.dumps(settings))
     with pytest.raises(WeightsError, match=said):
+        subwords_of(str(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("kind", "positions"), [("roberta", 10), ("mpnet", 66), ("camembert", 512), ("distilbert", 12)]
+)
+@pytest.mark.parametrize("longest", [None, 7])
+def test_captions_are_cut_to_what_model_and_tokenizer_read(
+    tmp_path: Path, kind: str, positions: int, longest: int | None
+) -> None:
+    """RoBERTa and its like count the positions of words on from that of padding."""
+    sizes = {**SIZES, "hidden_dim": 32, "dim": 16, "n_heads": 2, "n_layers": 1, "vocab_size": len(WORDS)}
+    config = AutoConfig.for_model(kind, **sizes, max_position_embeddings=positions)
+    AutoModel.from_config(config).save_pretrained(tmp_path)
+    save_tokenizer(tmp_path, **({} if longest is None else {"model_max_length": longest}))
+    ids = torch.tensor([subwords_of(str(tmp_path)).encode("a red circle " * 200)])
+    assert ids.shape[1] == (longest or positions - (0 if kind == "distilbert" else 2))
+    states = word_states(build_encoder(str(tmp_path), len(WORDS)), ids, torch.tensor([ids.shape[1]]))
+    assert states.shape == (1, ids.shape[1], 16)
+
+
+@pytest.mark.parametrize("make", [clip_folder, siglip_folder, encoder_folder])
+def test_a_tokenizer_with_more_ids_than_the_model_embeds_is_refused(tmp_path: Path, make: Any) -> None:
+    """As after tokens were added without a change of the model."""
+    tokenizer = AutoTokenizer.from_pretrained(make(tmp_path))
+    tokenizer.add_tokens(["<person>"])
+    tokenizer.save_pretrained(tmp_path)
+    with pytest.raises(WeightsError, match=f"embeds {len(WORDS)} word pieces, but its tokenizer has {len(WORDS) + 1}"):
         subwords_of(str(tmp_path))
 
 

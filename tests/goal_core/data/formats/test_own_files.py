@@ -117,7 +117,7 @@ def test_ids_that_number_the_rows_in_another_order_are_refused(tmp_path: Path, i
         ({"train/a.json": b"{}", "val/b.JSON": b"{}"}, r"^not read, .*: .*a\.json, of 2"),
         ({"val/8.txt": b"lost", "val/9.txt": b"too"}, r"^text files not used: 2, .*8\.txt"),
         ({"readme.txt": b"of whom"}, r"^text files not used: 1, .*readme\.txt"),
-        ({"train/0.txt": b"0 0.5 0.5 0.1 0.1"}, "^1 of 2 captions of train and val contain no letter"),
+        ({"train/0.txt": b"0 0.5 0.5 0.1 0.1"}, "^1 of 3 captions contain no letter"),
         ({"train/0.txt": b"0.png#0\ta dog\n"}, "name and number of a picture"),
         ({"train/0.jpg": picture()}, r"0\.(jpg|png) and .*0\.(jpg|png) share .*0\.txt"),
         ({"test/0.tiff": picture()}, "share the captions"),
@@ -331,7 +331,7 @@ _REFUSED = """[np.str_('a dog'), np.str_('b')]|[nan, 'a dog']|[None, 'a dog']|b'
 [“a dog”, “a cat”]|Index(['a', 'b'], dtype='object')|deque(['a'])|frozenset({'a'})|dict_values(['a'])|list(['a'])
 <StringArray> ['a', 'b'] Length: 2, dtype: string|{dog,"a brown dog"}|['a' 'b']|nan|None|[null]|[{'caption': 'a'}]
 [np.str_('a')]|(np.str_('a'), np.str_('b'))|[OrderedDict([('raw', 'a')])]|"['a', 'b']"|character(0)|#NAME?
-0.png#0 a dog"""
+0.png#0 a dog|(null)|NaT|<blank>|[Missing]|n.a."""
 _KEPT = """(a dog)|[music] a man plays|a dog [brown]|a dog (brown)|[music]|b'x|<unk> [bracket] man|<b> [x|[Photo, 1920]
 smile("hi")|B'nai B'rith sign'|R'n'B singer on stage, '90s'
 ["The Four" of the Paris Peace Conference, 1919]|[ALT: A man, smiling.]|犬("柴")と猫("三毛")|Poster("Jaws")|{arrow}

@@ -13,8 +13,8 @@ from goal_sweep.goal_core.data.formats.opening import check_data, open_dataset
 from goal_sweep.goal_core.data.formats.pictures import DARK, WHITE, examined
 
 FINE = (
-    *("a red hat", "a São Paulo sign & more", "a < b > c", "SÃO PAULO", "the <person> waves", "two cats; a dog"),
-    *("AT&T; a phone", "«LÃ» on a sign", "İstanbul’da bir kedi", "кот на столе", "R&D; more"),
+    *("a red hat", "a São Paulo sign & more", "a < b > c", "SÃO PAULO", "the <person> waves", "two cats, a dog"),
+    *("AT&T; R&D; a phone", "«LÃ» on a sign", "İstanbul’da bir kedi", "кот на столе", "a :) face"),
 )
 
 
@@ -35,21 +35,23 @@ def notes_of(folder: Path, captions: list[str]) -> list[str]:
         (("cat", "dog", "cow", "hat", "cup", "sun"), ""),
         (
             ("['a', 'man', 'rides']", "['b', 'man', 'rides']", "['c', 'man', 'rides']"),
-            "6 of 6 .* are one word, such as 'a'",
+            "9 of 9 .* are one word, such as 'a'",
         ),
         (("['a man', 'rides', 'on']", "['b cat', 'runs', 'off']", "['c', 'd', 'e']"), ""),
         (("一隻狗在草地上", "红旗", "一隻狗在路上跑", "狗"), ""),
-        (("a cat &amp; dog", *FINE[1:]), "1 of 8 .* are HTML .* such as 'a cat &amp; dog'"),
-        (("a <b>red</b> hat", "it&#39;s", *FINE[2:]), "2 of 8 .* such as '<b>'"),
-        (("a cafÃ©", *FINE[1:]), "1 of 8 .* such as 'a cafÃ©'"),
-        (("itâ€™s a cat", *FINE[1:]), "1 of 8 .* such as 'itâ€™s a cat'"),
-        (("ÐºÐ¾Ñ‚".replace("Ñ‚", "Ñ\x82"), *FINE[1:]), "1 of 8 .* such as "),
-        (("a caf\ufffd", *FINE[1:]), "1 of 8 .* such as '\ufffd'"),
-        ((r"a caf\u00e9", r"a \"stop\" sign", *FINE[2:]), "2 of 8 .* such as "),
-        (("captions/01.txt", "https://a.org/b", *FINE[2:]), "2 of 8 .* paths, .* such as 'captions/01.txt'"),
-        (('="a cat"', "a hat_x000D_", *FINE[2:]), "2 of 8 .* of Excel .* such as '=\"a cat\"'"),
-        (("a cat | a dog", "a hat|a cup", "a cow|b"), r"2 of 2 .* hold '\|'; if it stands between captions"),
-        (("a cat;a dog", *FINE[1:]), ""),
+        (("a cat &amp; dog", *FINE[1:]), "1 of 11 .* are HTML .* such as 'a cat &amp; dog'"),
+        (("a <b>red</b> hat", "it&#39;s", *FINE[2:]), "2 of 11 .* such as '<b>'"),
+        (("a cafÃ©", *FINE[1:]), "1 of 11 .* such as 'a cafÃ©'"),
+        (("itâ€™s a cat", *FINE[1:]), "1 of 11 .* such as 'itâ€™s a cat'"),
+        (("ÐºÐ¾Ñ‚".replace("Ñ‚", "Ñ\x82"), *FINE[1:]), "1 of 11 .* such as "),
+        (("a caf\ufffd", *FINE[1:]), "1 of 11 .* such as '\ufffd'"),
+        ((r"a caf\u00e9", r"a \"stop\" sign", *FINE[2:]), "2 of 11 .* such as "),
+        (("captions/01.txt", "https://a.org/b", *FINE[2:]), "2 of 11 .* paths, .* such as 'captions/01.txt'"),
+        (('="a cat"', "a hat_x000D_", *FINE[2:]), "2 of 11 .* of Excel .* such as '=\"a cat\"'"),
+        (("a cat | a dog", "a hat|a cup", "a cow|b"), r"3 of 3 .* hold '\|'; if it stands between captions"),
+        (("a cat;a dog", *FINE[1:]), r"2 of 11 .* hold ';'"),
+        ((r"a cat\na dog", "a cat [SEP] a dog", r"a hat\na cap", *FINE[3:]), r"4 of 11 .* hold '\\\\n'; if"),
+        (("a cat / a dog", "a cat • a dog", '"""a cat"", ""a dog"""', *FINE[3:]), "4 of 11 .* hold"),
         (("see it.txt", "a b.jpg", *FINE[2:]), ""),
         (
             ("a hat", "a cat", "a red hat", "a dog", "a cow", "a red hat"),
