@@ -262,6 +262,8 @@ def describe_size(sweep: ResolvedSweep) -> str:
     if own["objectives"] != names:
         counts["objectives"] = f"{own['objectives']} settings of {counts['objectives']}"
     axes = f", axes {', '.join(axis_names(config.axes))}" if config.axes else ""
+    if (trained := len(replace(sweep, studies=()).by_stage[-1])) != own["cells"]:
+        axes += f", so {trained} trainings of {config.stages[-1].name}"
     return f"{counts['cells']} = {counts['backbones']} x {counts['seeds']} x {counts['objectives']}{axes}"
 
 

@@ -158,7 +158,7 @@ class SweepPlaces(Settings):
     """Where a sweep's results are: all that a command needs which only reads them."""
 
     name: checks.Name
-    """Name of the sweep and of its MLflow experiment: a-z, 0-9, `_`, `.`, `-`."""
+    """Name of the sweep and of its MLflow experiment: a-z, 0-9, `_`, `.`, `-`; by default its file's name."""
     store: checks.StorePlace = "./goal-sweep-store"
     """Results folder, by default below the current one, on a local disk or network, or `s3://bucket/prefix`."""
     tracking: TrackingConfig = field(default_factory=TrackingConfig)

@@ -212,10 +212,11 @@ def search(
     else:
         rows = trained.encode_images(names)
     found = [(names[index], captions[index], near) for index, near in trained.search(text, rows, top)]
+    if page is not None:  # first, as whoever reads the lines may stop
+        page.write_text(_page(text, found))
     for name, caption, similarity in found:
         console.print(f"{similarity:6.3f}  {f'{caption}  {name}'.strip()}")
     if page is not None:
-        page.write_text(_page(text, found))
         console.print(str(page))
 
 

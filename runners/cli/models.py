@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
+from goal_sweep.analysis.wording import count_text
 from goal_sweep.goal_core.basics.errors import GoalError, nearest, printable
 from goal_sweep.goal_core.checkpoints.names import BEST
 from goal_sweep.goal_core.models.frameworks import initial_weights_id
@@ -154,6 +155,8 @@ def _best(sweep: SweepArguments, objective: str, seeds: int) -> list[Chosen]:
     for run in best[:seeds].to_dict("records"):
         folder = store.folder_of(run["cell"], run["stage"], run["training"])
         paths.append(Chosen(folder.path(BEST), config.data.root))
-        said = f"best mean of seeds on val: {run['name']}, val rsum {run[RSUM.val]:.1f}"
-        print(printable(f"{said}, {store.storage.shown(folder.place(BEST))}"), file=sys.stderr)
+        mean = f"the mean of {count_text(len(best), 'seed')}, {best[RSUM.val].mean():.1f}"
+        said = f"best on val by {mean}: {run['name']}"
+        place = store.storage.shown(folder.place(BEST))
+        print(printable(f"{said}, itself {run[RSUM.val]:.1f}, {place}"), file=sys.stderr)
     return paths

@@ -24,5 +24,6 @@ def test_the_cells_of_every_shipped_sweep_are_the_product(name: str) -> None:
 def test_axes_of_objectives_multiply_cells_and_axes_of_stages_trainings() -> None:
     sweep = unopened(load_sweep("coco_vsepp", AXES, environ={}))
     assert factors(sweep) == {"cells": 50, "backbones": 1, "seeds": 2, "objectives": 25}  # 10 of 15 have a tau
-    assert describe_size(sweep) == "50 cells = 1 backbone x 2 seeds x 25 settings of 15 objectives, axes tau, lr"
+    product = "50 cells = 1 backbone x 2 seeds x 25 settings of 15 objectives"
+    assert describe_size(sweep) == f"{product}, axes tau, lr, so 100 trainings of finetune"
     assert [len(trainings) for trainings in sweep.by_stage] == [100, 100]

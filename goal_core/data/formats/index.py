@@ -156,7 +156,9 @@ def _files_in(root: Path, folder: str, names: Sequence[str]) -> dict[str, str]:
         if near and near.name == name:
             hint = f"; there is {near}, while others are elsewhere; bring them together"
         elif near:
-            hint = f"; there is {near.name!r}, which differs in letters, signs or ending"
+            is_form = normalize("NFC", near.name) == normalize("NFC", name)
+            hint = f"in {'Unicode form (NFC or NFD)' if is_form else 'letters, signs or ending'}"
+            hint = f"; there is {near.name!r}, which differs {hint}"
         elif not there and (below := sorted(root.glob(f"*/{glob.escape(missing[0])}"))):
             above = below[0].relative_to(root).parts[0]
             hint = f"; there is {below[0]}: rename the folder {above} to images, or begin each path with {above}/"
@@ -171,7 +173,7 @@ def _bare(name: str) -> str:
     return stem if ending in PICTURES else stem + ending
 
 
-VERSION = 14
+VERSION = 15
 """Raise it whenever the same files would give another index."""
 _NOT_READ = ("name", "image", "min_word_count")
 """Settings on which no file of a dataset is read in another way."""

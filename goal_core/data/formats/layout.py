@@ -263,6 +263,12 @@ def drawn_splits(keys: Collection[str], val_share: float, test_share: float) -> 
     return {key: "test" if at < test else "val" if at < test + val else "train" for key, at in place.items()}
 
 
+def caption_files(pictures: Sequence[Path], files: Collection[Path]) -> list[Path]:
+    """The text file beside each picture: `a.txt` of `a.png`, or `a.TXT` where that is the one there is."""
+    pairs = [(one.with_suffix(".txt"), one.with_suffix(".TXT")) for one in pictures]
+    return [upper if upper in files and lower not in files else lower for lower, upper in pairs]
+
+
 class Captions(list[str]):
     """Captions that :func:`captions_in` has read."""
 

@@ -82,7 +82,7 @@ def _recognised(path: Path, root: Path, config: SourceConfig, lines: list[str]) 
     packed = [one for one in files if one.name.lower().endswith(_COMPRESSED)]
     if packed and (shards or not pictures):
         raise DataError(f"{packed[0]} is compressed, so it cannot be read in place: unpack it")
-    texts = [one.with_suffix(".txt") for one in pictures]
+    texts = layout.caption_files(pictures, {*files})
     if shards and (captions := {*texts} & {*files}):
         raise DataError(f"{shards[0]} is a shard, {min(captions)} the captions of a picture; move one away")
     if shards:

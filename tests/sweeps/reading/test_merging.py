@@ -23,6 +23,15 @@ def test_mappings_merge_and_lists_replace(write: Write) -> None:
     assert config.model == load_sweep("base.yaml").model
 
 
+@pytest.mark.parametrize(
+    ("file", "name"), [("over.yaml", "over"), ("My Photos.yaml", "my-photos"), ("été 2.v1.yaml", "-t-2.v1")]
+)
+def test_a_sweep_without_a_name_has_that_of_its_own_file(write: Write, file: str, name: str) -> None:
+    """With that of the file that it extends it would write over the other's report."""
+    write("base.yaml")
+    assert load_sweep(write(file, "extends: base.yaml\nseeds: [5]\n")).name == name
+
+
 def test_data_of_another_format_keep_what_both_have(write: Write) -> None:
     write("base.yaml")
     write("images.yaml", "extends: base.yaml\ndata: {min_word_count: 2, image: {size: 32, resize: 32}, num_val: 9}\n")
