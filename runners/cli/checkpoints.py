@@ -5,7 +5,7 @@ import json
 import re
 import sys
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from io import BytesIO
 from pathlib import Path
@@ -74,7 +74,7 @@ def evaluate(
 
     Example: goal-sweep evaluate STORE/cells/A/frozen-KEY STORE/cells/B/frozen-KEY
     """
-    from goal_sweep.goal_core.evaluation.evaluate import evaluate_ensemble, open_checkpoint
+    from goal_sweep.goal_core.evaluation.evaluate import OpenedCheckpoint, evaluate_ensemble, open_checkpoint
 
     run_plugins(plugin or ())
     if data is not None and root is not None:
@@ -82,28 +82,29 @@ def evaluate(
     if data is not None and not is_named_sweep(data):
         raise GoalError(f"--data takes a sweep file (.yaml), whose data are used; got {data}")
     files, said = models_of(model, set_, store, trusted=trust_plugins, seeds=ensemble or 1), list[str]()
-    if len(files) > 1 and (weights is not None or data is not None):
-        option = "--weights" if data is None else "--data"
-        raise GoalError(f"{option} needs a single checkpoint, got {len(files)}; evaluate them one by one or without it")
-    other = None if data is None else load_data(data)
+    if len(files) > 1 and weights is not None:
+        raise GoalError(f"--weights needs a single checkpoint, got {len(files)}; evaluate them one by one")
+    other, notes = None if data is None else load_data(data), dict[str, None]()
+
+    def opened() -> Iterator[OpenedCheckpoint]:
+        needed = SPLIT_NAMES if other is None else (split,)
+        for path, own in files:
+            one = open_checkpoint(path, root=root or own, weights=weights, device=device, data=other, splits=needed)
+            notes.update(dict.fromkeys(() if other is None else one.dataset.notes))
+            yield one
+
     with listening(said.append) if as_json else nullcontext():
-        if len(files) == 1:
-            needed, (path, own) = SPLIT_NAMES if data is None else (split,), files[0]
-            opened = open_checkpoint(path, root=root or own, weights=weights, device=device, data=other, splits=needed)
-            result = opened.evaluate(split)
-        else:
-            several = (open_checkpoint(path, root=root or own, device=device) for path, own in files)
-            result = evaluate_ensemble(several, split)
-    notes = () if data is None else opened.dataset.notes
+        result = next(opened()).evaluate(split) if len(files) == 1 else evaluate_ensemble(opened(), split)
     if as_json:
         print(json.dumps({**result, "warnings": [*said, *notes]}, indent=2))
         return
-    of = "" if data is None else f" of {result['data']}; trained on {result['trained_on']}"
+    members = result.get("members", [result])
+    trained_on = ", ".join(dict.fromkeys(one["trained_on"] for one in members))
+    of = "" if data is None else f" of {members[0]['data']}; trained on {trained_on}"
     console.print(f"{split}: {result['images']} images, {result['captions']} captions{of}")
     for note in notes:
         console.print(f"data: {note}")
     console.print(" " * 17 + "".join(f"{name:>9s}" for name in _HEADINGS))
-    members = result.get("members", [result])
     models = [(f"{one['objective']} seed {one['seed']} {one['stage']}, epoch {one['epoch']}", one) for one in members]
     models += [(f"ensemble of {len(members)}", result)] if len(members) > 1 else []
     for label, one in models:

@@ -142,7 +142,7 @@ def test_mistakes_are_one_line(cell: Path, tmp_path: Path, capsys: pytest.Captur
         (["embed", str(cell), "--out", str(tmp_path / "x.npy")], "--images or --texts"),
         (["embed", str(tmp_path / "none"), "--texts", "t", "--out", str(tmp_path / "x.npy")], "none"),
         (["evaluate", str(cell), "--data", "quickstart", "--root", "x"], "--data or --root"),
-        (["evaluate", str(cell), str(cell), "--data", "quickstart"], "--data needs a single checkpoint"),
+        (["evaluate", str(cell), str(cell), "--weights", "w.pth"], "--weights needs a single checkpoint"),
     ):
         assert run(words) == 2, words
         said = capsys.readouterr().err

@@ -1,5 +1,6 @@
 """A sweep in the place of a checkpoint: its best model on val, in a folder or a bucket; and what shells offer."""
 
+import json
 import shutil
 from functools import partial
 from pathlib import Path
@@ -86,6 +87,10 @@ def test_the_seeds_of_a_model_and_models_of_several_sweeps_are_ensembles(
     assert capsys.readouterr().out == expected
     assert run(["card", SCENES, "sig/cir", *store]) == 0
     assert str(weights["sig/cir", 2]) in capsys.readouterr().out
+    (tmp_path / "other.yaml").write_text("data: {format: scenes, num_test: 9, image: {size: 32, resize: 32}}\n")
+    assert run(["evaluate", SCENES, "--ensemble", "2", *store, "--data", str(tmp_path / "other.yaml"), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert [found["images"], *(one["images"] for one in found["members"])] == [9, 9, 9]
 
 
 def test_the_test_images_of_a_model_are_searched_where_no_others_are_given(
