@@ -287,7 +287,7 @@ def _readme(
         for (key, one), free in zip(tower.inputs.items(), axes[name], strict=True):
             sides = [getattr(free.get(axis, side), "__name__", side) for axis, side in enumerate(one.shape)]
             takes.append(f"{key} {str(one.dtype).removeprefix('torch.')} ({', '.join(map(str, sides))})")
-        lines.append(f"{name}.{_ENDS[kind]}: {', '.join(takes)} -> embeddings float32 (batch, numbers), of length 1")
+        lines.append(f"{name}.{_ENDS[kind]}: {', '.join(takes)} -> float32 (batch, {model.embed_dim}), of length 1")
     lines.append("The similarity of an image and a text is the product of their embeddings. All compute in float32.")
     if encoder.heads.rerank_top:
         lines.append("Not here: the cross encoder, by which goal-sweep ranks the nearest once more for better recalls.")

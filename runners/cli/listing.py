@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from rich.table import Table
 
 from goal_sweep.goal_core.basics.files import new_file
-from goal_sweep.goal_core.objectives import VARIANTS, list_objectives, pair_weights, triplet_weights
+from goal_sweep.goal_core.objectives import VARIANTS, baselines, list_objectives, pair_weights, triplet_weights
 from goal_sweep.runners.cli.options import AsJson
 from goal_sweep.runners.cli.output import Force, Output, console
 from goal_sweep.sweeps.reading.reference import editor_schema, settings_page
@@ -48,6 +48,7 @@ def objectives(
         print(json.dumps(rows, indent=2))
     else:
         console.print(table)
+        console.print(f"beside them, by objectives.baselines: {', '.join(baselines)}")
 
 
 @listing.command()
