@@ -188,6 +188,7 @@ def search(
     weights: Weights = None,
     plugin: Plugins = None,
     device: Device = "cpu",
+    as_json: AsJson = False,
     force: Force = False,
 ) -> None:
     """Find the pictures that a trained cell takes for the nearest to a sentence.
@@ -215,6 +216,9 @@ def search(
     found = [(names[index], captions[index], near) for index, near in trained.search(text, rows, top)]
     if page is not None:  # first, as whoever reads the lines may stop
         page.write_text(_page(text, found))
+    if as_json:
+        print(json.dumps([dict(zip(("image", "caption", "similarity"), one, strict=True)) for one in found], indent=2))
+        return
     for name, caption, similarity in found:
         console.print(f"{similarity:6.3f}  {f'{caption}  {name}'.strip()}")
     if page is not None:

@@ -100,6 +100,10 @@ def test_the_test_images_of_a_model_are_searched_where_no_others_are_given(
     assert run(["search", SCENES, "sig/cir", "a red square", "--top", "3", "--store", str(tmp_path)]) == 0
     found = capsys.readouterr().out
     assert found.count("test scene") == 3
+    assert run(["search", SCENES, "sig/cir", "a red square", "--top", "3", "--store", str(tmp_path), "--json"]) == 0
+    assert [
+        f"{one['similarity']:6.3f}  {one['caption']}  {one['image']}" for one in json.loads(capsys.readouterr().out)
+    ] == found.splitlines()
     assert run(["search", str(cells[2]), "a red square", "--top", "3"]) == 0
     assert capsys.readouterr().out == found
 
