@@ -28,9 +28,6 @@ class CombinedError(GoalError):
 class UnfinishedError(GoalError):
     """The work could not be finished now, through nobody's mistake; the same command continues it."""
 
-    status = 75
-    """Exit status of the command."""
-
 
 class ConfigError(GoalError):
     """Settings are wrong, or do not fit each other."""

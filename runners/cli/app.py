@@ -23,7 +23,7 @@ from goal_sweep.runners.cli.launch import launching
 from goal_sweep.runners.cli.listing import listing
 from goal_sweep.runners.cli.plan import planning
 from goal_sweep.runners.cli.results import results
-from goal_sweep.runners.launch.signals import has_parent, own_status
+from goal_sweep.runners.launch.signals import STOPPED, has_parent, own_status
 
 app = typer.Typer(
     help="Train image-text retrieval models with every GOAL objective, and print the tables of a paper.",
@@ -93,7 +93,7 @@ def run(arguments: list[str] | None = None) -> int:
 def _explained(error: Exception) -> tuple[str, int]:
     """An error in one line, and its exit status."""
     if isinstance(error, GoalError):
-        return f"error: {error}", error.status if isinstance(error, UnfinishedError) else _USAGE
+        return f"error: {error}", STOPPED if isinstance(error, UnfinishedError) else _USAGE
     if isinstance(error, OSError):
         place = "" if error.filename is None else f"{error.filename}: "
         return f"error: {place}{first_line(error)} (--debug shows where)", _USAGE

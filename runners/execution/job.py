@@ -104,13 +104,6 @@ class Work(Protocol):
         """Called several times a second."""
 
 
-class InputsDifferError(DataError):
-    """This machine would train with other code, data or weights than the ids of its unit state."""
-
-    def __init__(self, message: str) -> None:
-        super().__init__(message, key="")  # it is about no setting
-
-
 class UnfitMachineError(GoalError):
     """This machine lacks what a unit needs, and another one may have it."""
 
@@ -161,7 +154,7 @@ def check_machine(store: Store, job: UnitJob) -> None:
 
 
 def check_code(code: str | None, did: Literal["launched", "submitted"] = "launched") -> None:
-    """Raises `InputsDifferError` where this process's code is not that of the driver, or of who submitted a batch job.
+    """Raises `DataError` where this process's code is not that of the driver, or of who submitted a batch job.
 
     Args:
         code: the other's `CODE_DIGEST`; None compares nothing.
@@ -169,18 +162,19 @@ def check_code(code: str | None, did: Literal["launched", "submitted"] = "launch
     if code is not None and code != CODE_DIGEST:
         other = "submit again" if did == "submitted" else "`goal-sweep submit --to ray`, which sends this one along"
         mend = f"install the same version there, or {other}"
-        raise InputsDifferError(
+        raise DataError(
             f"{socket.gethostname()} has other code of goal-sweep ({Path(str(goal_core.__file__)).parent}) than the "
-            f"machine that {did} the sweep; {mend}"
+            f"machine that {did} the sweep; {mend}",
+            key="",  # it is about no setting
         )
 
 
 def open_inputs(unit: Unit, code: str, indexes: Path) -> Dataset:
     """Open a unit's data, and check that its trainings would be what their ids state.
 
-    Images are not looked at here: each is compared with the index when it is read. Raises `InputsDifferError` where
-    code, data or weights differ from the driver's, another `GoalError` where they are missing here, or broken, and
-    `OSError` where they cannot be read, also not after a while.
+    Images are not looked at here: each is compared with the index when it is read. Raises `GoalError` where code, data
+    or weights differ from the driver's, are missing here, or broken, and `OSError` where they cannot be read, also not
+    after a while.
 
     Args:
         code: the driver's `CODE_DIGEST`.
@@ -200,8 +194,9 @@ def open_inputs(unit: Unit, code: str, indexes: Path) -> Dataset:
                 what = f"the code of {cell.objective.name}"
             else:
                 continue
-            raise InputsDifferError(
-                f"{what} on {socket.gethostname()} differ from those of the launch; nothing was trained with them"
+            raise DataError(
+                f"{what} on {socket.gethostname()} differ from those of the launch; nothing was trained with them",
+                key="",
             )
         return dataset
 

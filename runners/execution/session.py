@@ -87,10 +87,6 @@ def patient(limits: Sequence[str], seconds: int) -> dict[str, str]:
     return {name: f"{seconds}{'000' * name.endswith('_ms')}" for name in limits}
 
 
-class RayLostError(UnfinishedError):
-    """Ray has ended, or does not answer."""
-
-
 class RaySession:
     """A running Ray: a local one, or a cluster that was joined. A context manager.
 
@@ -162,7 +158,7 @@ class RaySession:
         except Exception as error:  # Ray raises bare exceptions too
             said = " ".join(str(error).split())[:300]
             if self.address is None:
-                raise RayLostError(f"Ray does not start on {socket.gethostname()}: {said}; {AGAIN}") from error
+                raise UnfinishedError(f"Ray does not start on {socket.gethostname()}: {said}; {AGAIN}") from error
             raise GoalError(f"cannot join the Ray cluster at {self.address}: {said}") from error
 
     def __exit__(self, *exc: object) -> None:
@@ -185,13 +181,13 @@ class RaySession:
             shutil.rmtree(self._folder, ignore_errors=True)
 
     def machines(self) -> list[Machine]:
-        """The machines alive. Raises `RayLostError` where Ray does not answer."""
+        """The machines alive. Raises `UnfinishedError` where Ray does not answer."""
         import ray
 
         try:
             return [Machine(id=one["NodeID"], resources=one["Resources"]) for one in ray.nodes() if one["Alive"]]
         except Exception as error:
-            raise RayLostError(f"Ray does not answer any more; {AGAIN}") from error
+            raise UnfinishedError(f"Ray does not answer any more; {AGAIN}") from error
 
 
 def check_address(address: str) -> None:

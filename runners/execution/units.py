@@ -15,9 +15,10 @@ from ray import tune
 from ray.tune.search import Searcher
 
 from goal_sweep.goal_core.basics.atomic import scratch_folder
+from goal_sweep.goal_core.basics.errors import UnfinishedError
 from goal_sweep.goal_core.training import TrainingEvent
 from goal_sweep.runners.execution.job import Death, UnfitMachineError, Work
-from goal_sweep.runners.execution.session import AGAIN, RayLostError, RaySession
+from goal_sweep.runners.execution.session import AGAIN, RaySession
 
 _PENDING = "32"
 """Units that ask a cluster for room at the same time. The more there are, the faster an autoscaler adds machines."""
@@ -26,7 +27,7 @@ _NODE_ID = "ray.io/node-id"
 
 
 def run_units(session: RaySession, work: Work, room: int) -> None:
-    """Train units until the work is over or stops. Raises `RayLostError` where Ray has ended.
+    """Train units until the work is over or stops. Raises `UnfinishedError` where Ray has ended.
 
     What ends Tune alone, such as Ray's word that a worker took too much memory, costs a start of the units that ran.
 
@@ -89,9 +90,6 @@ class _Queue(_NotKept, Searcher):  # type: ignore[misc]  # ray is not typed
         pass
 
     def save(self, checkpoint_path: str) -> None:
-        pass
-
-    def restore(self, checkpoint_path: str) -> None:
         pass
 
 
@@ -159,7 +157,7 @@ def _fit(session: RaySession, queue: _Queue) -> None:
                 raise
             if not session.machines():
                 last = str(error).strip().rpartition("\n")[2].strip() or type(error).__name__
-                raise RayLostError(f"Ray stopped: {last}; {AGAIN}") from error
+                raise UnfinishedError(f"Ray stopped: {last}; {AGAIN}") from error
             death: Death | None = Death.read(str(error))
         else:
             death = None

@@ -15,11 +15,11 @@ import pytest
 import torch
 
 from goal_sweep.goal_core.basics.atomic import StorageError
-from goal_sweep.goal_core.basics.errors import MissingDataError
+from goal_sweep.goal_core.basics.errors import DataError, MissingDataError
 from goal_sweep.goal_core.training import EpochDone, TrainingDone, TrainingEvent, TrainingFailed
 from goal_sweep.runners.execution import job as inputs
 from goal_sweep.runners.execution import worker
-from goal_sweep.runners.execution.job import InputsDifferError, UnfitMachineError
+from goal_sweep.runners.execution.job import UnfitMachineError
 from goal_sweep.runners.execution.worker import ENDED_ITSELF, UnitCallback, run_unit
 from goal_sweep.runners.launch.opened import OpenedSweep
 from goal_sweep.runners.store import Store, TrainingFolder, counted_failures
@@ -248,7 +248,7 @@ def test_a_machine_without_a_gpu_says_so(sweep: OpenedSweep, monkeypatch: pytest
 
 
 def test_where_no_other_machine_can_train_the_unit_its_trainings_fail_uncounted(sweep: OpenedSweep, monkeypatch):
-    monkeypatch.setattr(worker, "open_inputs", Mock(side_effect=InputsDifferError("the data differ")))
+    monkeypatch.setattr(worker, "open_inputs", Mock(side_effect=DataError("the data differ", key="")))
     sent, _ = run(sweep, monkeypatch, lambda files, callback: None)
     kinds = [(event.kind, event.reason) for event in sent if isinstance(event, TrainingFailed)]
     assert kinds == [("inputs", "the data differ")] * 2

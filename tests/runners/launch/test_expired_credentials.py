@@ -34,9 +34,8 @@ def test_a_launch_ends_with_the_advice_and_continues(server: Any, tmp_path: Path
     expire_at(server, "PUT", part)
     with monkeypatch.context() as patch:
         patch.setattr(os, "getpid", lambda: 2**22 + 1)  # no process has this number: this launch will have ended
-        with pytest.raises(UnfinishedError, match="a role or a credential_process") as error:
+        with pytest.raises(UnfinishedError, match="a role or a credential_process"):
             launch(sweep, patch)
-    assert error.value.status == 75
     server.without_faults()
     again = sweep_in(tmp_path, where)
     assert launch(again, monkeypatch).status == 0
