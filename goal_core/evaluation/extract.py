@@ -49,8 +49,6 @@ def extract_features(
     """
     if device == "cuda" and not torch.cuda.is_available():
         raise DeviceError("--device cuda was requested, but torch finds no CUDA device")
-    if any(split.region_shape is not None for split in dataset.splits.values()):
-        raise DataError(f"{dataset.name} has precomputed features already; features are computed from images")
     net = build_backbone(backbone, image_size=image.size, seed=seed, cells=kind == "grid").placed(torch.device(device))
     with torch.inference_mode():
         sizes = net(torch.zeros(1, 3, image.size, image.size, dtype=torch.uint8, device=device)).shape[1:]

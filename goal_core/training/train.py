@@ -219,13 +219,6 @@ def train_unit(
     Gives how each training ended, in the order in which they ended. Those that the callback stopped are left out; their
     files hold the exact state, from which the next call continues. A `GoalError` means that no cell can train.
     """
-    begin_process(unit)
-    with closing(UnitTrainer(unit, files, callback or Callback(), dataset or open_dataset(unit.data))) as trainer:
-        return trainer.train()
-
-
-def begin_process(unit: UnitPlan) -> None:
-    """Set torch's threads and arithmetic, and check that the device is there."""
     torch.set_num_threads(unit.threads)
     set_arithmetic(unit.precision)
     if unit.cache is not None:
@@ -236,3 +229,5 @@ def begin_process(unit: UnitPlan) -> None:
     torch.backends.cudnn.benchmark = not unit.deterministic
     if unit.device == "cuda" and not torch.cuda.is_available():
         raise DeviceError("a GPU was requested (resources.gpus), but torch finds no CUDA device")
+    with closing(UnitTrainer(unit, files, callback or Callback(), dataset or open_dataset(unit.data))) as trainer:
+        return trainer.train()

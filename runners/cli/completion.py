@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 
 import typer
@@ -34,18 +35,11 @@ def objectives(ctx: typer.Context, incomplete: str) -> list[str]:
 
 
 def _objectives(sweep: str, incomplete: str) -> list[str]:
-    config = _read(sweep)
-    names = OBJECTIVES if config is None else config.objectives.names
+    names = OBJECTIVES
+    with suppress(GoalError, OSError):  # of a sweep that cannot be read, or not without its plugins
+        if isinstance(config := load_places(sweep), SweepConfig):
+            names = config.objectives.names
     return _beginning((objective_name(*name) for name in names), incomplete)
-
-
-def _read(sweep: str) -> SweepConfig | None:
-    """A sweep; None for one that cannot be read, or not without its plugins."""
-    try:
-        config = load_places(sweep)
-    except (GoalError, OSError):
-        return None
-    return config if isinstance(config, SweepConfig) else None
 
 
 def _beginning(words: Iterable[str], incomplete: str) -> list[str]:

@@ -25,7 +25,6 @@ from goal_sweep.runners.launch.signals import StopSignals
 from goal_sweep.runners.launch.view import LiveView
 from goal_sweep.runners.planning.devices import of_machines
 from goal_sweep.runners.results import training_row
-from goal_sweep.runners.store import Store
 from goal_sweep.runners.tracking.tracking import Tracking
 from goal_sweep.sweeps import Training, Unit
 
@@ -63,6 +62,7 @@ class Launch:
     ) -> None:
         self._remaining, self._progress, self._session = remaining, remaining.progress, session
         self._view, self._tracking, self._signals = view, tracking, signals
+        self._store = remaining.sweep.store
         self.id = f"{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}-{os.getpid()}-{secrets.token_hex(4)}"
         """Which the attempts of its workers state."""
         self._queue: list[_Waiting] = []
@@ -80,10 +80,6 @@ class Launch:
         """When the running units have had their time to save; None until a signal comes."""
         self._looked = 0.0
         self._packer: Packer | None = None
-
-    @property
-    def _store(self) -> Store:
-        return self._remaining.sweep.store
 
     def run(self) -> int:
         """Train, and return the exit status; see `launch_sweep`."""

@@ -61,7 +61,7 @@ def overview(progress: SweepProgress, name: str, *, width: int = 80, room: Conso
     head.append(f"\n{progress.phase}" if progress.phase else "")
     grids: list[RenderableType] = []
     statuses = {training: progress[training] for training in progress.trainings}
-    of_block = {block: {statuses[one].state for one in progress.of_block(block)} for block in progress.blocks()}
+    of_block = {block: {statuses[one].state for one in progress.of_block(block)} for block in progress.blocks}
     in_turn = sorted(of_block, key=lambda block: min(map(_ORDER.index, of_block[block]))) if room else of_block
     for block in in_turn:
         has_results = "done" in of_block[block] and block.configuration != CANDIDATES  # which are not tested
@@ -150,11 +150,6 @@ class LiveView:
         self.note(f"{training.name}: failed, {reason} ({self.command('logs', training.cell.id)})")
 
 
-def block_title(block: Block) -> str:
-    """Name a block: `coco vsepp resnet152 frozen`, with axes `coco vsepp resnet152 frozen, tau 5`."""
-    return ", ".join(words for words in (" ".join(block[:-1]), block.configuration) if words)
-
-
 def block_grid(progress: SweepProgress, block: Block, metric: str = "", width: int = 80) -> Group:
     """Draw a block: mean ± std over the seeds of each objective, and a mark for each seed until all are done.
 
@@ -164,7 +159,7 @@ def block_grid(progress: SweepProgress, block: Block, metric: str = "", width: i
         block: of the candidates of a search, the score of the best is drawn.
         metric: one of `METRICS`, or "" for the val rsum of the best epoch so far, of the seeds with the most epochs.
     """
-    seeds = progress.seeds(block)
+    seeds = progress.blocks[block]
     points = {name: of_seed for name, own in seeds.items() if (of_seed := _points(progress, own, metric))}
     searched = block.configuration == CANDIDATES
     means = {name: (max if searched else statistics.fmean)(of_seed.values()) for name, of_seed in points.items()}
@@ -181,7 +176,8 @@ def block_grid(progress: SweepProgress, block: Block, metric: str = "", width: i
         colour = f"#000000 on {blend_rgb(_LOWEST, _HIGHEST, share).hex}" if name in means else ""
         text = Text.assemble((f"{mean:>{MEAN}}{spread:<7}", f"{'bold ' * (name in best)}{colour}"), " ")
         squares[name] = text.append_text(_marks(progress, own, always=not metric))
-    title = Text(f"{block_title(block)}: {METRICS[metric] if metric else block_counts(progress, block)}", style="bold")
+    heading = ", ".join(filter(None, (" ".join(block[:-1]), block.configuration)))
+    title = Text(f"{heading}: {METRICS[metric] if metric else block_counts(progress, block)}", style="bold")
     return Group(title, *map(_one_line, _rows(squares, max(1, (width - LABEL + 1) // SQUARE))))
 
 
@@ -280,12 +276,13 @@ class SweepProgress:
         """Take these for all trainings, as a search goes on; of those known already the status stays."""
         known, self.trainings = self._statuses, list(trainings)
         self._statuses = {one: known.get(one, _NEW) for one in trainings}
-        self._blocks: dict[Block, dict[Objective, list[Training]]] = {block: {} for block in _in_order(trainings)}
+        self.blocks: dict[Block, dict[Objective, list[Training]]] = {block: {} for block in _in_order(trainings)}
+        """The seeds of each objective of a block. A training of several configurations is in several blocks."""
         self._later: dict[Training, list[Training]] = {}
         for training in trainings:
             objective = training.cell.objective.pair, training.cell.objective.triplet
             for block in training.blocks:
-                self._blocks[block].setdefault(objective, []).append(training)
+                self.blocks[block].setdefault(objective, []).append(training)
             if training.before is not None:
                 self._later.setdefault(training.before, []).append(training)
         for training, status in statuses.items():
@@ -335,17 +332,9 @@ class SweepProgress:
         unfinished = [one for one in self.trainings if self[one].state in ("waiting", "running")]
         return total - sum(max(0, one.stage.epochs - self[one].epochs) for one in unfinished), total
 
-    def blocks(self) -> list[Block]:
-        """The blocks, ordered by stage, then by cell. A training of several configurations is in several."""
-        return list(self._blocks)
-
-    def seeds(self, block: Block) -> Mapping[Objective, Sequence[Training]]:
-        """The seeds of each objective of a block."""
-        return self._blocks[block]
-
     def of_block(self, block: Block) -> list[Training]:
         """The trainings of a block."""
-        return [training for seeds in self._blocks[block].values() for training in seeds]
+        return [training for seeds in self.blocks[block].values() for training in seeds]
 
     def digest(self) -> str:
         """16 hex digits that change when the set of trainings changes, or the state or result of any of them."""

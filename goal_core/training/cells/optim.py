@@ -6,7 +6,6 @@ them: beside image-text matching some would train the backbones, and others woul
 is multiplied by what gives its gradient on the embeddings the size that the gradient of the replaced loss has there.
 """
 
-import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
@@ -118,12 +117,6 @@ def clip_each(stacked: Iterable[nn.Parameter], max_norm: float) -> Tensor:
         for gradient in gradients:
             gradient.mul_(factor_C.view(-1, *[1] * (gradient.ndim - 1)))
     return norm_C
-
-
-def check_finite(norm: float, where: str) -> None:
-    """Check that a gradient norm is finite; else a `DivergedError` says where it is not."""
-    if not math.isfinite(norm):
-        raise DivergedError(f"the gradient is not finite (norm {norm}) at {where}")
 
 
 BATCHES: Final = 8

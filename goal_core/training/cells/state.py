@@ -122,8 +122,6 @@ class CellState:
         """Steps of this stage that the cell took as part of a stack."""
         self.scales: dict[str, float] = {}
         """Factors of the `objective`, and of the `hinge` in warm-up epochs, where the heads scale the objective."""
-        if unit.stage.needs_whole_batches(unit.data.format) and unit.stage.micro_batch:
-            raise ConfigError(f"micro_batch: {unit.model.framework} normalises here by the statistics of whole batches")
         self.sums: dict[str, tuple[float, int]] = {}
         """Sum and count of every value logged in this epoch."""
 

@@ -4,6 +4,7 @@ The numbers of a step are read when the next one has been queued, so that readin
 went wrong is therefore noticed one step later, but before anything is evaluated or saved.
 """
 
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -13,7 +14,7 @@ import torch
 from torch import Tensor
 
 from goal_sweep.goal_core.basics.devices import fetched
-from goal_sweep.goal_core.basics.errors import CollapsedError
+from goal_sweep.goal_core.basics.errors import CollapsedError, DivergedError
 from goal_sweep.goal_core.checkpoints import best_name
 from goal_sweep.goal_core.data.batches import Batch
 from goal_sweep.goal_core.models.batch_rows import in_chunks
@@ -133,7 +134,8 @@ class CellTrainer(CellState):
             values = outcome()
         except NonFiniteError as error:
             raise NonFiniteError(f"{at}: {error}") from None
-        optim.check_finite(values["weight_grad_norm"], at)
+        if not math.isfinite(norm := values["weight_grad_norm"]):
+            raise DivergedError(f"the gradient is not finite (norm {norm}) at {at}")
         self._unsettled = None  # not before: what failed must never be saved
         self._record(values)
         self.seconds += time.perf_counter() - began

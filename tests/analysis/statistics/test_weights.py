@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from goal_sweep.analysis.statistics.comparison import critical, crossed, weigh
+from goal_sweep.analysis.statistics.comparison import crossed, studentized, weigh
 from goal_sweep.goal_core.evaluation.metrics import OBJECTIVES, PAIRS, TRIPLETS
 
 GENERATOR = np.random.default_rng(7)
@@ -45,7 +45,10 @@ def test_test_images_widen_the_intervals_of_weights() -> None:
         off = ~np.eye(len(comparison.names), dtype=bool)
         assert (comparison.reach[off] > alone[name].reach[off]).all(), name
     # The mean over five pair weights of independent noise of variance 4, on both sides of a difference.
-    (after, before), q = ((own["triplet"].differences["cir", "con"].reach for own in (both, alone)), critical(3, 4))
+    (after, before), (_, q) = (
+        (own["triplet"].differences["cir", "con"].reach for own in (both, alone)),
+        studentized(3, 4),
+    )
     assert after**2 - before**2 == pytest.approx(q**2 / 2 * 2 * 4 / 5)
 
 

@@ -104,13 +104,9 @@ def test_features_that_are_not_finite_are_refused_with_the_image_and_the_weights
     assert not list((tmp_path / "out").glob("*_ims.npy"))
 
 
-def test_features_of_features_and_a_full_disk_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_features_that_a_full_disk_cannot_hold_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     root = write_dataset(tmp_path / "images")
     with monkeypatch.context() as patch:
         patch.setattr("shutil.disk_usage", lambda path: SimpleNamespace(free=0))
         with pytest.raises(DataError, match=r"has 0\.0 GB free and needs 0\.0 GB more"):
             features(root, tmp_path / "out")
-    features(root, tmp_path / "out")
-    regions = open_dataset(RegionsConfig(name="tiny", root=str(tmp_path / "out")))
-    with pytest.raises(DataError, match="tiny has precomputed features already"):
-        extract_features(regions, IMAGE, BACKBONE, tmp_path / "again")

@@ -16,7 +16,7 @@ def text_of(renderable: object, width: int = 80, height: int = 24) -> list[str]:
 def in_training(sweep: ResolvedSweep) -> SweepProgress:
     """con/con: done, epoch 2 of 3, waiting; con/nca: all done; con/cir: failed, and two that wait."""
     progress = SweepProgress(sweep.trainings)
-    seeds = list(progress.seeds(progress.blocks()[0]).values())
+    seeds = list(progress.blocks[next(iter(progress.blocks))].values())
     for one, val in ((seeds[0][0], 300.0), *((seed, 310.0 + number) for number, seed in enumerate(seeds[1]))):
         metrics = {"test/i2t_r1": val / 6, "test/t2i_r1": val / 8, "val/rsum": val}
         progress.set(one, status("done", metrics=metrics))
@@ -27,7 +27,7 @@ def in_training(sweep: ResolvedSweep) -> SweepProgress:
 
 
 def grid_of(progress: SweepProgress) -> list[str]:
-    return text_of(block_grid(progress, progress.blocks()[0]), width=120)
+    return text_of(block_grid(progress, next(iter(progress.blocks))), width=120)
 
 
 def test_a_square_has_the_score_and_a_mark_for_each_seed() -> None:
@@ -42,8 +42,8 @@ def test_a_square_has_the_score_and_a_mark_for_each_seed() -> None:
 def test_a_baseline_is_a_row_of_its_own_below_the_grid() -> None:
     three = "objectives.only=[con/con,con/nca,con/cir]"
     progress = SweepProgress(scenes(three, "objectives.baselines=[infonce]", "seeds=[1]").trainings)
-    block = progress.blocks()[0]
-    for number, (one,) in enumerate(progress.seeds(block).values()):
+    block = next(iter(progress.blocks))
+    for number, (one,) in enumerate(progress.blocks[block].values()):
         progress.set(one, status("done", metrics={"test/i2t_r1": 90.0 + number}))
     grid = text_of(block_grid(progress, block, "test/i2t_r1"))
     squares = ["con", "nca", "cir"], ["con", "90.0", "91.0", "92.0"], ["infonce", "*93.0"]
@@ -57,7 +57,7 @@ def test_more_seeds_than_marks_are_counted() -> None:
 
 def test_what_waits_with_saved_epochs_is_shown_as_begun() -> None:
     progress = in_training(resolved("con/con", "con/nca", "con/cir", seeds=(1, 2, 3)))
-    progress.waiting(progress.seeds(progress.blocks()[0])["con", "con"][1])
+    progress.waiting(progress.blocks[next(iter(progress.blocks))]["con", "con"][1])
     title, _, squares = grid_of(progress)
     assert title.endswith("4 of 9 done, 1 begun, 1 failed")
     assert "█▅·" in squares

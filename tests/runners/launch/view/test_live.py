@@ -123,12 +123,12 @@ def test_the_best_cell_is_one_whose_seeds_are_all_in() -> None:
     progress = SweepProgress([one, other, best, last])
     for training, value in ((one, 10.0), (best, 20.0), (other, 90.0)):
         progress.set(training, status("done", metrics={"test/i2t_r1": value}))
-    text = " ".join(printed(block_grid(progress, progress.blocks()[0], "test/i2t_r1")).split())
+    text = " ".join(printed(block_grid(progress, next(iter(progress.blocks)), "test/i2t_r1")).split())
     assert "*15.0 ± 7.1" in text
     assert "*90" not in text
     assert "90.0 █·" in text
     progress.set(last, status("done", metrics={"test/i2t_r1": -59.96}))  # as high as printed
-    assert printed(block_grid(progress, progress.blocks()[0], "test/i2t_r1")).count("*15.0") == 2
+    assert printed(block_grid(progress, next(iter(progress.blocks)), "test/i2t_r1")).count("*15.0") == 2
 
 
 def test_marks_do_not_move_decimals_out_of_line() -> None:
@@ -136,7 +136,7 @@ def test_marks_do_not_move_decimals_out_of_line() -> None:
     for number, training in enumerate(progress.trainings):
         if number % 7:
             progress.set(training, status("done", metrics={"test/i2t_r1": 7.0 * number}))
-    rows = printed(block_grid(progress, progress.blocks()[0], "test/i2t_r1"), 100).splitlines()[2:]
+    rows = printed(block_grid(progress, next(iter(progress.blocks)), "test/i2t_r1"), 100).splitlines()[2:]
     points = [[match.start() for match in re.finditer(r"\.\d", row)] for row in rows]
     assert len(rows) == 5
     assert len({at for row in points for at in row}) == 6  # of the mean and the deviation, three times
