@@ -15,7 +15,7 @@ from goal_sweep.analysis.blocks import BlockResults, Difference, Grid, Objective
 from goal_sweep.analysis.report.parts import TextTable
 from goal_sweep.analysis.statistics.comparison import FACTORS
 from goal_sweep.analysis.wording import count_text, objectives_text
-from goal_sweep.goal_core.evaluation.metrics import RSUM, Metric
+from goal_sweep.goal_core.evaluation.metrics import RSUM
 from goal_sweep.sweeps.results import BASELINE
 
 _OUTLIER = 3.0
@@ -86,11 +86,6 @@ class Answer:
     """The objective with the highest mean."""
 
     @property
-    def metric(self) -> Metric:
-        """The metric."""
-        return self.grid.metric
-
-    @property
     def mean(self) -> str:
         """The highest mean as printed, with its number of runs if seeds are missing."""
         return self.grid.cells[self.best].text().replace(" ± --", "")
@@ -115,7 +110,7 @@ class Answer:
         """
         (mean, error), means = self.block.chance, self.grid.means
         limits = {key: mean + 2 * error / self.grid.cells[key].n ** 0.5 for key in means}
-        return {key: size for key, size in limits.items() if self.metric == RSUM and means[key] <= size < 600}
+        return {key: size for key, size in limits.items() if self.grid.metric == RSUM and means[key] <= size < 600}
 
     @property
     def best_text(self) -> str:
@@ -182,9 +177,9 @@ def weight_changes(answers: Iterable[Answer]) -> dict[tuple[str, Verdict], list[
 def answer_table(answers: Iterable[Answer], measure: str) -> TextTable:
     """A row for each block and direction."""
     rows = []
-    for own in (answer for answer in answers if answer.metric.name == measure):
+    for own in (answer for answer in answers if answer.grid.metric.name == measure):
         said = (own.best_text, own.mean, own.gain_text, own.near_text, missing_text(own.block))
-        rows.append((own.block.key.title, own.metric.title, *said))
+        rows.append((own.block.key.title, own.grid.metric.title, *said))
     head = ("block", "metric", "highest", "mean", "over con/con (95 %)", "not significantly worse", "missing")
     return TextTable(title=measure, head=head, rows=tuple(rows), words=len(head))
 

@@ -19,8 +19,8 @@ REPORT_LIST = "report.json"
 PAGE = "report.html"
 
 
-def publish(made: Path, folder: Path) -> tuple[Path, ...]:
-    """Copy a new report into its folder, remove files of the report before that it lacks, and return all its files.
+def publish(made: Path, folder: Path) -> None:
+    """Copy a new report into its folder, and remove files of the report before that it lacks.
 
     A folder with the list or the page of a report is one of reports: there a file with the name of a new one is of an
     earlier report, or of one that is written now. Elsewhere no file is replaced.
@@ -48,7 +48,6 @@ def publish(made: Path, folder: Path) -> tuple[Path, ...]:
         for name in set(before) - {*names, REPORT_LIST}:
             (folder / name).unlink(missing_ok=True)
         _write_list(folder, names)
-    return tuple(folder / name for name in (*names, REPORT_LIST))
 
 
 @contextmanager

@@ -130,7 +130,7 @@ _MOST = 3
 
 def sentences(answers: Sequence[Answer], measure: str) -> list[str]:
     """What the tables of a measure say beside the answer table: which weight costs or gains how much against con."""
-    here = [answer for answer in answers if answer.metric.name == measure]
+    here = [answer for answer in answers if answer.grid.metric.name == measure]
     tested = [answer for answer in here if answer.grid.comparison.is_tested]
     if not tested:
         return _untested(here)

@@ -54,7 +54,7 @@ def known_names(names: Iterable[tuple[str, str]]) -> str:
 
 def _answers(inputs: Inputs) -> list[Answer]:
     place = RSUM, inputs.results.main_grid
-    return [answer for answer in answers_of(inputs.answered) if (answer.metric, answer.block.key.grid) == place]
+    return [answer for answer in answers_of(inputs.answered) if (answer.grid.metric, answer.block.key.grid) == place]
 
 
 def _label(answer: Answer, answers: Sequence[Answer]) -> str:

@@ -25,11 +25,9 @@ from goal_sweep.goal_core.evaluation.metrics import MEASURES
 
 @dataclass(frozen=True, kw_only=True)
 class ReportResult:
-    """A written report: its files, and what it says."""
+    """A written report: its folder, and what it says."""
 
     folder: Path
-    files: tuple[Path, ...]
-    """Every file of the report, including ``report.md`` and ``report.html``."""
     inputs: Inputs
 
     @property
@@ -137,7 +135,8 @@ def write_report(
         texts[PAGE] = report_to_html(report, made)  # which contains the figures
         for name, text in texts.items():
             (made / name).write_text(text, encoding="utf-8", newline="\n")
-        return ReportResult(folder=folder, files=publish(made, folder), inputs=inputs)
+        publish(made, folder)
+    return ReportResult(folder=folder, inputs=inputs)
 
 
 def runs_frame(results: SweepResults) -> pd.DataFrame:

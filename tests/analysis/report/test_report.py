@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 from markdown_it import MarkdownIt
 
+from goal_sweep.analysis.report.folder import files_of_report
 from goal_sweep.analysis.report.pages import model_card
 from goal_sweep.analysis.report.writing import ReportResult
 from goal_sweep.analysis.results import SweepResults
@@ -30,7 +31,7 @@ def gappy(broken: SweepResults, tmp_path_factory: pytest.TempPathFactory) -> Rep
 
 
 def test_a_complete_sweep_has_all_files_and_no_gap(whole: ReportResult) -> None:
-    names = {str(f.relative_to(whole.folder)) for f in whole.files}
+    names = set(files_of_report(whole.folder))
     stems = [f"coco-vsepp-resnet152-{stage}" for stage in ("frozen", "finetune")]
     assert names == {
         *("report.md", "report.html", "report.json", "cells.csv", "runs.csv"),
@@ -38,7 +39,7 @@ def test_a_complete_sweep_has_all_files_and_no_gap(whole: ReportResult) -> None:
         *(f"heatmaps/{s}-{m}.{end}" for s in stems for m in ("r1", "r5", "r10", "rsum") for end in ("png", "pdf")),
         *(f"curves/{s}.{end}" for s in stems for end in ("png", "pdf")),
     }
-    assert all(f.stat().st_size for f in whole.files)
+    assert all((whole.folder / name).stat().st_size for name in names)
     assert (whole.num_expected, whole.num_counted, whole.missing) == (90, 90, {})
     text = (whole.folder / "report.md").read_text()
     assert "90 of 90 trainings are finished. 15 objectives, seeds 1, 2, 3." in text
@@ -71,7 +72,7 @@ def test_a_broken_sweep_says_everything_that_is_missing(gappy: ReportResult) -> 
         assert line in text
     runs = pd.read_csv(gappy.folder / "runs.csv", keep_default_na=False)
     assert runs["status"].value_counts().to_dict() == {"done": 39, **gappy.missing}
-    assert not [f for f in gappy.files if "finetune" in f.name]
+    assert not [name for name in files_of_report(gappy.folder) if "finetune" in name]
 
 
 def test_nothing_finished_is_a_report_too(tmp_path: Path) -> None:
@@ -142,7 +143,7 @@ def test_no_text_of_the_table_is_markup_a_formula_or_a_command(tmp_path: Path) -
     for seed in writer.seeds:
         writer.write("con/con", seed, settings=settings, dataset=text, backbone="-b", **val)
         writer.write("con/nca", seed, status="failed", reason=text, dataset=text, backbone="-b")
-    result = write_texts(writer.results(), tmp_path)
+    write_texts(writer.results(), tmp_path)
     page = Page()
     page.feed((tmp_path / "report.html").read_text())
     assert (page.tags.count("script"), page.tags.count("img")) == (1, 1)
@@ -158,7 +159,7 @@ def test_no_text_of_the_table_is_markup_a_formula_or_a_command(tmp_path: Path) -
     for name in ("cells", "runs"):
         read = pd.read_csv(tmp_path / f"{name}.csv")
         assert {value[0] for value in read["dataset"]} == {read["backbone"][0][0]} == {"'"}
-    for table in (file.read_text() for file in result.files if file.suffix == ".tex"):
+    for table in (file.read_text() for file in tmp_path.glob("tables/*.tex")):
         assert "\\input" not in re.sub("(?m)^%.*", "", table)
 
 
