@@ -127,7 +127,6 @@ class BatchSets:
         self._made: dict[tuple[str, float, bool], RelativeSet] = {}
 
     def positives(self, *, eps: float, strict: bool) -> RelativeSet:
-        """The set P of every anchor."""
         key = ("pos_set", eps, strict)
         if key not in self._made:
             given, ids_N = (self._pos_A, self._neg_A + eps, strict), self._blocks.ids_N
@@ -135,7 +134,6 @@ class BatchSets:
         return self._made[key]
 
     def negatives(self, *, eps: float, strict: bool) -> RelativeSet:
-        """The set N of every anchor."""
         key = ("neg_set", eps, strict)
         if key not in self._made:
             blocks, hardest_A = self._blocks, self._hardest_A
@@ -165,11 +163,9 @@ class PositiveSet:
 
     @property
     def size(self) -> Tensor:
-        """Members per anchor."""
         return (self._below_A - self._own_A).to(self._pos_A)
 
     def mean_gap(self, *, empty: float, count_ties: bool = True) -> Tensor:
-        """Mean of s_p - R."""
         size_A = self._below_A - self._own_A
         total_A = size_A * self._pos_A.double() - self._sum_of_others(self._sorted_N.double(), rising=True)
         counted_A = size_A if count_ties else size_A - self._ties()
@@ -208,19 +204,16 @@ class SummedSet:
 
     @property
     def size(self) -> Tensor:
-        """See :class:`RelativeSet`."""
         if self._size is None:
             self._size = self._sum(torch.ones_like)
         return self._size
 
     def mean_gap(self, *, empty: float, count_ties: bool = True) -> Tensor:
-        """See :class:`RelativeSet`."""
         total_A = self._sum(lambda gap: gap)
         counted_A = self.size if count_ties else self._sum(lambda gap: torch.ne(gap, 0, out=gap))
         return mean_or(total_A, counted_A, empty)
 
     def mean_exp_gap(self, rate: float, *, empty: float) -> Tensor:
-        """See :class:`RelativeSet`."""
         return mean_or(self._sum(lambda gap: gap.mul_(rate).exp_()), self.size, empty)
 
     def _sum(self, transform: Callable[[Tensor], Tensor]) -> Tensor:

@@ -64,21 +64,17 @@ class ObjectiveStats:
     """
 
     pos: Tensor
-    """s_p of the 2N anchors (images, then texts), shape (A,)."""
     neg: Tensor
-    """s_n, shape (A,); 0 where there is no negative."""
     valid: Tensor
-    """Whether the anchor has a negative, shape (A,), bool."""
     finite: Tensor
-    """Whether all of the batch's similarities are finite, shape (), bool."""
+    """These are as of `MinedBatch`."""
     violations: Tensor
     """max(0, margin + s_n - s_p) of every anchor with a negative, 0 of the others, shape (A,)."""
     triplet: Tensor
     """T, shape (A,); 0 where there is no negative."""
     pair_pos: Tensor
-    """P+, shape (A,)."""
     pair_neg: Tensor
-    """P-, shape (A,)."""
+    """P+ and P-, shape (A,)."""
     set_sizes: Mapping[str, Tensor]
     """Members of the relative sets `pos_set`, `neg_set`, shape (A,) each; NaN of a cell whose pair weight used none."""
     gradient: Gradient

@@ -67,14 +67,11 @@ OTHER_NEGATIVES: Final = (-0.1, 0.05, 0.3)
 
 
 class PointWeights(NamedTuple):
-    """The weights at given similarities; all of the shape of the points."""
+    """The weights T, P+ and P- at given similarities; all of the shape of the points."""
 
     triplet: Tensor
-    """T."""
     pos: Tensor
-    """P+."""
     neg: Tensor
-    """P-."""
 
     @property
     def gradient(self) -> tuple[Tensor, Tensor]:

@@ -118,11 +118,10 @@ class Launch:
             with self._signals.gentle():
                 run_units(session, self, devices.count)
 
-    # Called by the execution.
+    # Called by the execution, as `Work` says.
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing runs and nothing will."""
         return not (self._queue or self._starts or self._remaining.held)
 
     @property
@@ -132,7 +131,6 @@ class Launch:
         return self._failed_fast or bool(self._cut_short) or has_saved
 
     def next(self) -> Start | None:
-        """The unit that should start next; None while none can."""
         now = time.monotonic()
         ready = [one for one in self._queue if one.ready_at <= now]
         if not ready or self._signals.received is not None:
@@ -155,7 +153,6 @@ class Launch:
         return Start(number, job, tuple(self._unfit))
 
     def reported(self, number: int, report: Mapping[str, Any]) -> None:
-        """A worker tells what it has claimed, and what happened to its trainings since."""
         if (waiting := self._starts.get(number)) is None:  # the report of a worker that was given up
             return
         own = {training.key: training for training in waiting.unit.trainings}
@@ -177,7 +174,6 @@ class Launch:
                     self._failed(own[key], kind, reason)
 
     def ended(self, number: int, death: Death | None) -> None:
-        """A start has ended, by itself or because its worker died."""
         waiting = self._starts.pop(number)
         self._remaining.under_way.difference_update(waiting.unit.trainings)
         unended = [one for one in waiting.unit.trainings if self._progress[one].state in ("waiting", "running")]
