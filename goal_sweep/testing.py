@@ -20,6 +20,7 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from goal_sweep.goal_core.basics.errors import GoalError
+from goal_sweep.goal_core.checkpoints import weights_in
 from goal_sweep.goal_core.data.config import ImageConfig, ScenesConfig, SourceConfig
 from goal_sweep.goal_core.data.formats.opening import check_data
 from goal_sweep.goal_core.models import BackboneConfig, ModelConfig, TextConfig
@@ -177,7 +178,7 @@ def _train(unit: UnitPlan, root: Path, kill_at: int = 0) -> dict[str, Tensor]:
             train_unit(unit, folders, _KillAt(kill_at))
             raise AssertionError(f"the training ended before step {kill_at}")
     train_unit(unit, folders)
-    weights: dict[str, Tensor] = load_file(folders[unit.trainings[0].key].best())
+    weights: dict[str, Tensor] = load_file(weights_in(folders[unit.trainings[0].key].root))
     return weights
 
 

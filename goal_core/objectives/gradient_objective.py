@@ -87,7 +87,19 @@ class Objective:
         return scalar, stats
 
     def _check(self, image_emb: Tensor, text_emb: Tensor, ids: Tensor | None) -> None:
-        check_batch(image_emb, text_emb, ids)
+        """Check that two embeddings (N, D) and their ids (N,) are one batch of pairs; else a `ShapeError`."""
+        shapes = f"got images {tuple(image_emb.shape)}, texts {tuple(text_emb.shape)}"
+        if image_emb.ndim != 2 or image_emb.shape != text_emb.shape:
+            must = "be pairs of equal shape (N, D), row i of one with row i of the other"
+            raise ShapeError(f"embeddings must {must}; {shapes}")
+        if image_emb.numel() == 0:
+            raise ShapeError(f"a batch needs at least one pair and one dimension; {shapes}")
+        if not (image_emb.is_floating_point() and text_emb.is_floating_point()):
+            raise ShapeError(f"embeddings must be floating point; got {image_emb.dtype} and {text_emb.dtype}")
+        if image_emb.device != text_emb.device:
+            raise ShapeError(f"embeddings must be on one device; got {image_emb.device} and {text_emb.device}")
+        if ids is not None and ids.shape != image_emb.shape[:1]:
+            raise ShapeError(f"ids must have shape ({len(image_emb)},), one per pair; got {tuple(ids.shape)}")
 
     def _weigh(self, images: Tensor, texts: Tensor, ids_N: Tensor | None) -> ObjectiveStats:
         """The batch's weights, gradient and statistics, from embeddings that carry no graph."""
@@ -201,22 +213,6 @@ def _as_taken(own: Mapping[str, Tensor]) -> dict[str, Tensor]:
     return {key: value.neg().exp() if key == "temperature" else value for key, value in own.items()}
 
 
-def check_batch(image_emb: Tensor, text_emb: Tensor, ids: Tensor | None) -> None:
-    """Check that two embeddings (N, D) and their ids (N,) are one batch of pairs; else a `ShapeError`."""
-    shapes = f"got images {tuple(image_emb.shape)}, texts {tuple(text_emb.shape)}"
-    if image_emb.ndim != 2 or image_emb.shape != text_emb.shape:
-        must = "be pairs of equal shape (N, D), row i of one with row i of the other"
-        raise ShapeError(f"embeddings must {must}; {shapes}")
-    if image_emb.numel() == 0:
-        raise ShapeError(f"a batch needs at least one pair and one dimension; {shapes}")
-    if not (image_emb.is_floating_point() and text_emb.is_floating_point()):
-        raise ShapeError(f"embeddings must be floating point; got {image_emb.dtype} and {text_emb.dtype}")
-    if image_emb.device != text_emb.device:
-        raise ShapeError(f"embeddings must be on one device; got {image_emb.device} and {text_emb.device}")
-    if ids is not None and ids.shape != image_emb.shape[:1]:
-        raise ShapeError(f"ids must have shape ({len(image_emb)},), one per pair; got {tuple(ids.shape)}")
-
-
 class StackedObjectives(Objective):
     """The objectives of C cells, as a callable on their embeddings of one batch, (C, N, D).
 
@@ -240,7 +236,7 @@ class StackedObjectives(Objective):
         if len(image_emb) != len(self._margins) or text_emb.shape != image_emb.shape:
             got = f"got images {tuple(image_emb.shape)}, texts {tuple(text_emb.shape)}"
             raise ShapeError(f"{len(self._margins)} objectives need embeddings (C, N, D) of as many cells; {got}")
-        check_batch(image_emb[0], text_emb[0], ids)
+        super()._check(image_emb[0], text_emb[0], ids)
 
     def _weigh(self, images: Tensor, texts: Tensor, ids_N: Tensor | None) -> ObjectiveStats:
         mined = mine(images, texts, ids_N)

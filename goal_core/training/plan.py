@@ -13,7 +13,6 @@ from goal_sweep.goal_core.basics import errors
 from goal_sweep.goal_core.basics.atomic import DamagedError
 from goal_sweep.goal_core.basics.files import json_bytes
 from goal_sweep.goal_core.basics.registry import place_in
-from goal_sweep.goal_core.checkpoints.names import weights_in
 from goal_sweep.goal_core.data import DataConfig
 from goal_sweep.goal_core.models import ModelConfig
 from goal_sweep.goal_core.objectives import ObjectiveConfig
@@ -80,10 +79,6 @@ class FolderFiles(TrainingFiles):
 
     def discard(self, name: str) -> None:
         self.path(name).unlink(missing_ok=True)
-
-    def best(self) -> Path:
-        """The weights of the best epoch, once the training is done."""
-        return weights_in(self.root)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

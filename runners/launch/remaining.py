@@ -14,9 +14,6 @@ from goal_sweep.runners.planning.packing import Speeds, in_store, pack_for
 from goal_sweep.runners.store import TrainingStatus, status_of
 from goal_sweep.sweeps import Training, Unit, pack
 
-DONE, SOME_FAILED = 0, 1
-"""Exit statuses of a launch that no signal has stopped, with `STOPPED` where something is left."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaunchOptions:
@@ -96,8 +93,8 @@ class Remaining:
         """Exit status of the launch if no signal has stopped it: 0 done, 1 some failed, 75 some are left."""
         counts = self.progress.counts(self._asked())
         if counts["failed"]:
-            return SOME_FAILED
-        return STOPPED if counts["waiting"] or counts["running"] else DONE
+            return 1
+        return STOPPED if counts["waiting"] or counts["running"] else 0
 
 
 class Packer:

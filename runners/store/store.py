@@ -121,7 +121,7 @@ class Store:
 
     def folder_of(self, cell_id: str, stage: str, key: str) -> TrainingFolder:
         """The folder of a training that is known only by its cell id, stage and key."""
-        return TrainingFolder(self._cell_folder(cell_id) / f"{stage}-{key}", self.storage)
+        return TrainingFolder(self._base / "cells" / cell_id / f"{stage}-{key}", self.storage)
 
     def weights_of(self, row: Any) -> Path:
         """The weights of a finished training as a file of this machine.
@@ -135,12 +135,9 @@ class Store:
         """The folder of every cell that the store knows."""
         return self.storage.entries(self._base / "cells")
 
-    def _cell_folder(self, cell_id: str) -> Path:
-        return self._base / "cells" / cell_id
-
     def write_cell(self, cell: Cell) -> None:
         """Write ``cell.json``, which tells people what the cell is, unless it exists."""
-        path = self._cell_folder(cell.id) / "cell.json"
+        path = self._base / "cells" / cell.id / "cell.json"
         with contextlib.suppress(DamagedError):
             if read_json(self.storage, path) is not None:
                 return

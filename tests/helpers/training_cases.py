@@ -11,6 +11,7 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
+from goal_sweep.goal_core.checkpoints import weights_in
 from goal_sweep.goal_core.data.config import DataConfig, ImageConfig, ScenesConfig
 from goal_sweep.goal_core.models import BackboneConfig, BertConfig, ModelConfig, TextConfig, XvlmConfig
 from goal_sweep.goal_core.objectives import ObjectiveConfig
@@ -63,6 +64,10 @@ XVLM_DROPS = replace(XVLM_STAGE, schedule="drops", lr_warmup=0.0)
 
 class PlainFolder(FolderFiles):
     """A training's files in a folder, and what tests read of them."""
+
+    def best(self) -> Path:
+        """The weights of the best epoch, once the training is done."""
+        return weights_in(self.root)
 
     def records(self) -> list[dict[str, Any]]:
         """What was recorded of every epoch."""
