@@ -9,8 +9,3 @@ if __name__ != "goal_sweep.goal_core":
     raise ImportError(
         f"{__name__!r} would be a second copy of this package with registries of its own; import goal_sweep.goal_core"
     )
-
-from goal_sweep.goal_core.basics.errors import GoalError
-from goal_sweep.goal_core.basics.numerics import NUMERICS_VERSION
-
-__all__ = ["NUMERICS_VERSION", "GoalError"]

@@ -37,16 +37,16 @@ ColourScale = Callable[[float], str]
 
 
 def scale_of(grid: Grid, full: str) -> ColourScale | None:
-    """The scale from the lowest mean of a grid and of the one beside it to the highest; None if it has no mean."""
+    """The scale from the lowest mean of a grid and of the one beside it, in white, to the highest, in the full colour.
+
+    The full colour is RRGGBB or `CIVIDIS`. A grid without a mean has no scale.
+    """
+    if not grid.means:
+        return None
     means = (*grid.means.values(), *grid.beside)
-    return colour_scale(min(means), max(means), full) if grid.means else None
-
-
-def colour_scale(low: float, high: float, full: str) -> ColourScale:
-    """The scale from ``low``, which is white, to ``high``, which has the full colour, RRGGBB or `CIVIDIS`."""
     white_to_full = LinearSegmentedColormap.from_list("", [f"#{WHITE}", f"#{GREEN if full == CIVIDIS else full}"])
     shades = colormaps[CIVIDIS].reversed() if full == CIVIDIS else white_to_full
-    place = Normalize(low, high, clip=True)
+    place = Normalize(min(means), max(means), clip=True)
     return lambda value: to_hex(shades(place(value)))[1:].upper()
 
 

@@ -41,7 +41,6 @@ class Report:
     """The content of one sweep's report."""
 
     name: str
-    """The sweep's name."""
     summary: str
     """How many of the sweep's trainings are finished, in a sentence."""
     notes: tuple[str, ...]

@@ -54,7 +54,6 @@ class GridTable:
     measure: str
     """``R@1``, ``R@5``, ``R@10`` or ``rsum``."""
     colour: str
-    """The block's full colour."""
 
     @property
     def heatmap(self) -> Picture:

@@ -69,7 +69,6 @@ def _axes_note(results: SweepResults) -> list[str]:
 
 
 def _tuning_note(results: SweepResults) -> list[str]:
-    """What a reader must know of a tuned sweep."""
     tune = results.header.tune
     if tune is None:
         return []
@@ -85,7 +84,6 @@ def _tuning_note(results: SweepResults) -> list[str]:
 
 
 def _selection_note(results: SweepResults, blocks: Iterable[BlockResults]) -> list[str]:
-    """Which blocks were selected on the test split."""
     titles = "; ".join(one.key.title for one in blocks if aggregation.stages_selected_on_test(results, one.key))
     said = f"SELECTED ON TEST, directly or in an earlier stage: {titles}. {aggregation.TEST_SELECTION_WARNING}"
     return [said] if titles else []
@@ -141,7 +139,6 @@ def sentences(answers: Sequence[Answer], measure: str) -> list[str]:
 
 
 def _untested(here: Sequence[Answer]) -> list[str]:
-    """Why nothing is tested."""
     cells = [cell for answer in here for cell in answer.grid.cells.values() if len(answer.grid.means) > 1]
     if not cells:
         return []

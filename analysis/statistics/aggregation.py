@@ -164,11 +164,6 @@ def _captions(runs: pd.DataFrame) -> NDArray[np.int64]:
     return next(known, np.empty(0, np.int64))
 
 
-def values_in(runs: pd.DataFrame, column: str) -> set[str]:
-    """The values of a column of text; empty without the column."""
-    return set(runs[column]) if column in runs else set()
-
-
 def _brief(results: SweepResults, key: BlockKey) -> str:
     """The number of seeds and any selection on test, for a caption of two lines."""
     on_test = ", SELECTED ON TEST" if stages_selected_on_test(results, key) else ""
@@ -182,11 +177,10 @@ def stages_selected_on_test(results: SweepResults, key: BlockKey) -> list[str]:
     """The stages, up to and including the block's, whose epoch was selected on the test split."""
     runs = results.of_block(results.runs, key)
     stages = results.header.until(key.stage)
-    return [stage for stage in stages if "test" in values_in(runs, f"setting/stages.{stage}.select_on")]
+    return [stage for stage in stages if "test" in set(runs.get(f"setting/stages.{stage}.select_on", ()))]
 
 
 def _selection(results: SweepResults, key: BlockKey) -> str:
-    """How the epoch of each model was selected."""
     stages = stages_selected_on_test(results, key)
     if key.stage in stages:
         return (

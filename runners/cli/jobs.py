@@ -15,7 +15,7 @@ from goal_sweep.runners.cli.options import Seeds, Set, StoreDir, Sweep, SweepArg
 from goal_sweep.runners.cli.output import console
 from goal_sweep.runners.cluster import kubernetes
 from goal_sweep.runners.cluster.backend import Submission, Submissions
-from goal_sweep.runners.cluster.submission import BACKENDS, example_site, job_of, send, site_file, states
+from goal_sweep.runners.cluster.submission import BACKENDS, EXAMPLES, job_of, send, site_file, states
 from goal_sweep.runners.launch.opened import open_sweep
 from goal_sweep.runners.store import local_root
 from goal_sweep.sweeps.reading.load import load_for_cluster, load_places
@@ -49,7 +49,7 @@ def submit(
     Example: goal-sweep submit quickstart.yaml --to slurm --set cluster.slurm.time=4:00:00
     """
     if example is not None:
-        print(example_site(example), end="")
+        print((EXAMPLES / f"{example}.yaml").read_text(), end="")
         return
     if not sweep or to is None:
         raise GoalError("give a sweep and --to ray, slurm or kubernetes (see goal-sweep submit --help)")

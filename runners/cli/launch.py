@@ -84,7 +84,6 @@ def launch(
 
 
 def _launch(arguments: SweepArguments, signals: StopSignals, **options: Any) -> int:
-    """Launch a sweep and write its report. Returns the exit status."""
     with signals.loading():
         from goal_sweep.runners.launch.launch import launch_sweep
 

@@ -44,7 +44,6 @@ class Chosen(NamedTuple):
     """A trained model that a command line names."""
 
     path: Path
-    """Its checkpoint."""
     root: str | None = None
     """Where its sweep says that the data are; None of a checkpoint by its path, which says where they were."""
 

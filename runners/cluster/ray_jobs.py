@@ -172,7 +172,6 @@ def _request(job: Job, working_dir: str) -> dict[str, Any]:
 
 @contextmanager
 def _working_dir(job: Job) -> Iterator[Path]:
-    """A folder with all that is sent."""
     with scratch_folder() as folder:
         (folder / "sweep.yaml").write_text(job.sweep_text)
         for source in [*(job.working_dir / one for one in job.cluster.ray.files), Path(goal_core.__path__[0]).parent]:

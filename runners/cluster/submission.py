@@ -20,7 +20,8 @@ from goal_sweep.sweeps.identity import to_mapping
 from goal_sweep.sweeps.reading.load import ClusterSweep
 
 BACKENDS: Mapping[str, backend.Backend] = {"ray": ray_jobs, "slurm": slurm}
-_EXAMPLES = Path(__file__).parent / "sites"
+EXAMPLES = Path(__file__).parent / "sites"
+"""The folder of examples of a site file, by kind of cluster."""
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)")
 
 
@@ -29,11 +30,6 @@ def site_file(given: Path | None) -> Path | None:
     home = Path(os.environ.get("XDG_CONFIG_HOME") or "~/.config").expanduser()
     own = home / "goal-sweep" / "site.yaml"
     return given or (own if own.is_file() else None)
-
-
-def example_site(kind: str) -> str:
-    """The example of a site file that ships for a kind of cluster."""
-    return (_EXAMPLES / f"{kind}.yaml").read_text()
 
 
 def job_of(loaded: ClusterSweep, options: Sequence[str]) -> Job:

@@ -131,7 +131,6 @@ def _turns(times: Sequence[float], count: int) -> float:
 
 
 def _packed(units: Sequence[Unit], limits: Mapping[str, int], most: Mapping[str, int], devices: Devices) -> str:
-    """Say how a stage is packed, and why."""
     stage, sizes = units[0].stage.name, [len(unit.trainings) for unit in units]
     cells = f"{max(sizes)}" if min(sizes) == max(sizes) else f"{min(sizes)} to {max(sizes)}"
     why = "as the sweep sets it"

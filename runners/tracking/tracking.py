@@ -216,7 +216,6 @@ def _built_in(one: BuiltIn, sweep: str, store: Path) -> Tracker:
 
 
 def _is_temporary(error: BaseException) -> bool:
-    """Whether a call may succeed later."""
     if (code := getattr(error, "error_code", None)) is not None:  # of MLflow
         return code not in _REFUSALS
     # Connections and databases raise errors of many libraries, which are worth a retry; a bug is not.

@@ -8,7 +8,7 @@ import pandas as pd
 from goal_sweep.analysis.blocks import BlockResults, Objective
 from goal_sweep.analysis.figures.blocks import draw_curves
 from goal_sweep.analysis.report.parts import GridTable, Picture, Section, TextTable
-from goal_sweep.analysis.statistics.aggregation import Inputs, values_in
+from goal_sweep.analysis.statistics.aggregation import Inputs
 from goal_sweep.analysis.statistics.comparison import crossed
 from goal_sweep.analysis.wording import list_text, numbers_text, objectives_text, p_equation, seeds_text
 from goal_sweep.goal_core.evaluation.metrics import MAIN_METRICS, MEASURES, RSUM
@@ -130,7 +130,7 @@ def curves_section(inputs: Inputs) -> Section | None:
             short.append(block.key.title)
             continue
         stem, title = f"curves/{block.key.slug}", f"Learning curves: {block.key.title}"
-        warmups = values_in(runs, f"setting/stages.{block.key.stage}.warmup_epochs")
+        warmups = set(runs.get(f"setting/stages.{block.key.stage}.warmup_epochs", ()))
         warmup = int(warmups.pop()) if len(warmups) == 1 else None  # unless all trainings agree
         arguments = (block.key.title, lines, _roles(block), warmup)
         pictures.append(Picture(stem=stem, title=title, draw=draw_curves, arguments=arguments))

@@ -166,7 +166,6 @@ def _counts(comparisons: Iterable[comparison.CellComparisons]) -> str:
 
 
 def _comparison_table(key: BlockKey, metric: Metric, cells: comparison.CellComparisons) -> TextTable:
-    """A grid of the paper and the sweep, and the differences."""
     rows = [
         (objective_name(*name), one.theirs.text(), one.ours.text(), signed(one.change), p_equation(one.p), one.verdict)
         for name, one in cells.items()
@@ -258,7 +257,6 @@ def _domain_text(domain: Domain) -> str:
 
 
 def _value_text(value: AxisValue) -> str:
-    """A value with at most four digits."""
     return f"{value:.4g}" if _is_number(value) else str(value)
 
 

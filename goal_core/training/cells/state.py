@@ -227,7 +227,6 @@ class CellState:
         return result
 
     def _load_weights(self, path: Path, training: str, epoch: int | None = None) -> int:
-        """Load weights, and return their epoch."""
         tensors, epoch = _read_weights(path, training, epoch)
         file.load_module(self.heads, file.take_prefix("heads", tensors), path)
         backbone = file.take_prefix("backbone", tensors)

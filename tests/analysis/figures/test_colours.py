@@ -1,7 +1,8 @@
 import pytest
 
-from goal_sweep.analysis.blocks import BlockKey
-from goal_sweep.analysis.figures.canvas import BLUE, GREEN, RED, assign_colours, colour_scale
+from goal_sweep.analysis.blocks import BlockKey, CellSummary, Grid
+from goal_sweep.analysis.figures.canvas import BLUE, GREEN, RED, ColourScale, assign_colours, scale_of
+from goal_sweep.goal_core.evaluation.metrics import RSUM
 
 
 def key(
@@ -12,12 +13,19 @@ def key(
     )
 
 
+def scale_between(low: float, high: float, full: str) -> ColourScale:
+    cells = {("con", "con"): CellSummary.of([low]), ("con", "nca"): CellSummary.of([high])}
+    scale = scale_of(Grid(metric=RSUM, cells=cells), full)
+    assert scale is not None
+    return scale
+
+
 def test_linear_from_white_to_full() -> None:
-    scale = colour_scale(30.0, 40.0, GREEN)
+    scale = scale_between(30.0, 40.0, GREEN)
     assert (scale(30.0), scale(40.0), scale(20.0), scale(50.0)) == ("FFFFFF", GREEN, "FFFFFF", GREEN)
     middle = [int(scale(35.0)[place : place + 2], 16) for place in (0, 2, 4)]
     assert middle == pytest.approx([0xAB, 0xDD, 0xC4], abs=1)
-    assert colour_scale(5.0, 5.0, RED)(5.0) == "FFFFFF"
+    assert scale_between(5.0, 5.0, RED)(5.0) == "FFFFFF"
 
 
 def test_models_take_turns_and_their_stages_share_a_colour() -> None:

@@ -11,12 +11,12 @@ from ruamel.yaml import YAML
 
 from goal_sweep.goal_core.basics.errors import ConfigError
 from goal_sweep.runners.cluster import kubernetes
-from goal_sweep.runners.cluster.submission import example_site
+from goal_sweep.runners.cluster.submission import EXAMPLES
 from tests.helpers.cluster_cases import job
 
 SCHEMA = Path(__file__).parent / "kuberay" / "rayjob-v1.schema.json.gz"
 LEAST = ("kubernetes.image=i:1", "kubernetes.store=/r/s", "kubernetes.mounts=[{name: r, mountPath: /r}]")
-FULL = f"kubernetes={json.dumps(YAML(typ='safe').load(example_site('kubernetes'))['kubernetes'])}"
+FULL = f"kubernetes={json.dumps(YAML(typ='safe').load(EXAMPLES / 'kubernetes.yaml')['kubernetes'])}"
 
 
 def closed(schema: Any) -> Any:
