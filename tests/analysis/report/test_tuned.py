@@ -69,14 +69,10 @@ def test_the_first_screen_speaks_of_both_grids_and_names_both_winners(report: Re
     assert text.index(report.verdict[0].partition(":")[0]) < text.index("\n## MS-COCO")
 
 
-def test_the_sections_of_a_tuned_sweep(report: ReportResult) -> None:
+def test_the_sections_of_a_tuned_sweep_flag_a_choice_on_the_edge_in_words(report: ReportResult) -> None:
     text = (report.folder / "report.md").read_text()
     assert "| con/con | 37.2 ± 0.2 | 37.2 ± 0.2 | 0.0 |" in text
     assert "24 candidates were trained; 1 failed" in text
-
-
-def test_a_choice_on_the_edge_is_flagged_in_words(report: ReportResult) -> None:
-    text = (report.folder / "report.md").read_text()
     assert "lr lies on the upper edge for con/con (0.008), con/nca (0.008)." in text
     assert "| con/nca | no. 3 | 5.798 | 0.1238 | 0.008 |" in text
     assert "| sig-ms/cir | no. 2 | 2.226 | 0.08709 | 0.004 |" in text

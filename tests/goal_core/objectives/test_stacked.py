@@ -78,12 +78,6 @@ def test_numbers_are_those_of_each_cells_own_objective(way: str) -> None:
         assert values == pytest.approx(own.as_dict(), rel=1e-5, abs=1e-7)
 
 
-def test_a_cell_without_triplets_has_the_three_sums_alone() -> None:
-    images, texts = batches(2, 1)
-    values = numbers_of(StackedObjectives(built(names=GRID[:2])).forward_with_stats(images, texts)[1])
-    assert values == [{"hinge": 0.0, "triplets": 0.0, "grad_norm": 0.0}] * 2
-
-
 @pytest.mark.parametrize("bad", [torch.nan, torch.inf])
 def test_what_is_not_finite_stays_in_its_cell(bad: float, way: str) -> None:
     images, texts = batches(len(GRID), 9)

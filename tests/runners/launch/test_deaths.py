@@ -67,18 +67,6 @@ def test_deaths_after_progress_cost_nothing_and_the_unit_stays_together(tmp_path
         assert finished.outcome == "done"
 
 
-def test_progress_forgives_the_deaths_before_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    trains, starts = Trains(tmp_path, monkeypatch, ONE_STAGE, ALONE, "resources.max_attempts=2"), dict[int, int]()
-
-    def dies(key: str, epoch: int) -> None:
-        starts[epoch] = starts.get(epoch, 0) + 1
-        if epoch > 1 and starts[epoch] <= 2:  # once after progress, and once at the start of the next attempt
-            raise Dies
-
-    assert trains.launch(dies).status == 0
-    assert trains.counts == [1]
-
-
 def test_cells_that_live_alone_but_not_together_all_finish(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     trains = Trains(tmp_path, monkeypatch, ONE_STAGE)
 

@@ -52,13 +52,6 @@ def test_the_driver_ends_the_attempt_of_a_worker_that_it_saw_die_and_no_other(st
     assert (attempt.outcome, attempt.reason, attempt.counted) == ("failed", "killed", True)
 
 
-def test_a_reason_that_the_worker_left_stays(store: Store, folder: TrainingFolder) -> None:
-    folder.end("lost", "hung: no step for 60 s")
-    store.folder(TRAINING).end_for("L", "failed", "its worker process died", counted=True)
-    (attempt,) = folder.attempts.all()
-    assert (attempt.outcome, attempt.reason, attempt.counted) == ("failed", "hung: no step for 60 s", True)
-
-
 def test_what_failed_before_a_state_was_saved_counts_no_more(store: Store) -> None:
     for saves in (False, False, True, False):
         folder = claimed(store.folder(TRAINING))

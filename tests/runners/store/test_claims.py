@@ -78,14 +78,6 @@ def test_of_many_that_claim_at_once_one_succeeds(any_store: Store) -> None:
     save(owner, "x", b"1")
 
 
-def test_a_launch_takes_over_from_its_own_worker_which_it_saw_die(store: Store) -> None:
-    first, second = store.folder(TRAINING), store.folder(TRAINING)
-    first.claim("L")
-    second.claim("L")
-    lost, running = second.attempts.all()
-    assert (lost.outcome, lost.counted, lost.ended, running.outcome) == ("lost", False, None, "running")
-
-
 @pytest.mark.parametrize(
     ("age", "is_free"), [(0, False), (100, False), (130, True), (-100, False), (-86_400, True), (86_400, True)]
 )
@@ -130,14 +122,6 @@ def test_a_claim_of_a_process_that_has_ended_is_free_at_once(any_store: Store, c
     here = Attempt.of_this_process(1, "L")
     claimed_elsewhere(any_store, **{"machine": here.machine, "pid": here.pid, **change})
     any_store.folder(TRAINING).claim("mine")
-
-
-def test_a_living_process_keeps_its_claim_whatever_the_clock_says(store: Store) -> None:
-    folder = claimed(store.folder(TRAINING), "theirs")
-    for age in (86_400, -86_400):
-        aged(folder, age)
-        with pytest.raises(ClaimedError):
-            store.folder(TRAINING).claim("mine")
 
 
 def test_a_process_that_the_system_hides_lives_by_its_record(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,6 +1,5 @@
 """A sweep's experiment in MLflow: the report and the table among its artifacts, and a folder that was moved."""
 
-import shutil
 import socket
 from pathlib import Path
 
@@ -82,17 +81,3 @@ def test_what_is_not_there_is_one_line(page: SweepPage, tmp_path: Path) -> None:
         with pytest.raises(TrackingError, match=said) as error:
             SweepPage(uri, name)
         assert "\n" not in str(error.value)
-
-
-def test_a_database_that_was_copied_is_written_anew_beside_its_files(
-    page: SweepPage, store: Store, tmp_path: Path
-) -> None:
-    (tmp_path / "elsewhere").mkdir()
-    moved = f"sqlite:///{shutil.copy(page.uri.removeprefix('sqlite:///'), tmp_path / 'elsewhere' / 'mlflow.db')}"
-    with pytest.raises(TrackingError, match="was copied or moved; goal-sweep sync writes its runs again"):
-        SweepPage(moved, "s")
-    content = synced(moved, store)
-    assert len(content.children) == 2
-    addresses = {run.info.artifact_uri for run in content.runs}
-    assert all(address.startswith((tmp_path / "elsewhere").as_uri()) for address in addresses)
-    SweepPage(moved, "s")
