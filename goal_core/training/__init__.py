@@ -8,7 +8,6 @@ from goal_sweep.goal_core.training.diagnostics import below_warmup, weak_objecti
 from goal_sweep.goal_core.training.plan import (
     Callback,
     EpochDone,
-    EpochRecord,
     FolderFiles,
     TrainingDone,
     TrainingEvent,

@@ -247,7 +247,5 @@ def told(what: str) -> Iterator[None]:
     """Turn the errors of MLflow and its artifact stores into one line."""
     try:
         yield
-    except TrackingError:
-        raise
     except (MlflowException, SQLAlchemyError, OSError) as error:
         raise TrackingError(f"{what}: {first_line(error)[:300]}") from error

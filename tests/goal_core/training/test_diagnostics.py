@@ -2,7 +2,8 @@
 
 import pytest
 
-from goal_sweep.goal_core.training import EpochRecord, below_warmup, weak_objective
+from goal_sweep.goal_core.training import below_warmup, weak_objective
+from goal_sweep.goal_core.training.plan import EpochRecord
 
 
 def history(*rsums: float) -> list[EpochRecord]:
