@@ -60,6 +60,8 @@ _AFTER = re.compile(r"[-_ ]*\d*$")
 _FEW = 1000
 """Of fewer images the shares of a drawn split are exact."""
 USUAL = (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff")
+BESIDE = (".txt", ".TXT", ".caption")
+"""Endings of the files of captions beside pictures."""
 PICTURES = (*USUAL, ".jpe", ".jfif", ".apng", ".pbm", ".pgm", ".ppm", ".pnm", ".pfm")
 """All endings of the formats that are read; one that is not usual may also be a mask beside a picture."""
 _NUMBERED = re.compile(rf"\S+({'|'.join(map(re.escape, PICTURES))})#\d", re.I)
@@ -174,12 +176,12 @@ def pictures_in(files: Sequence[Path], said: list[str]) -> list[Path]:
     A line is added for what is left out.
     """
     usual = {one.with_suffix("") for one in files if one.suffix.lower() in USUAL}
-    captioned = {one.with_suffix("") for one in files if one.suffix == ".txt"} - usual
+    captioned = {one.with_suffix("") for one in files if one.suffix in BESIDE} - usual
     found, left = list[Path](), list[Path]()
     for one in files:
         ending, has_captions = one.suffix.lower(), one.with_suffix("") in captioned
         is_read = ending in USUAL or (ending in PICTURES and has_captions)
-        if is_read or ending in PICTURES or (ending != ".txt" and has_captions):
+        if is_read or ending in PICTURES or (ending not in BESIDE and has_captions):
             (found if is_read else left).append(one)
     said += [f"{len(left):,} files left out, of another format or without captions, such as {left[0]}"] if left else []
     return found
@@ -207,30 +209,35 @@ def by_split(rows: Iterable[Row]) -> dict[str, Callable[[], Listing]]:
 
 
 def with_splits(rows: Iterable[Row], val_share: float, test_share: float) -> tuple[list[Row], str]:
-    """Rows with splits where a source gives none at all, and how they were found, in words.
+    """Rows with splits where a source lacks some, and how they were found, in words.
 
-    They are those that the names of folders and shards say, if these say one for each image and all three in all. Else
-    they are drawn.
+    Without any they are those that the names of folders and shards say, if these say one for each image and all three
+    in all; else they are drawn. A missing val or test is drawn from train.
     """
     given = list(rows)
     first = {bool(row.split): row.key or row.image for row in reversed(given)}
     if len(first) > 1:
         raise DataError(f"image {first[False]} has no split, but {first[True]} has one; give it for all images or none")
-    if True in first or not given:
+    read = {row.key or row.image: row.split or _split_above(row.key or row.image) for row in given}
+    lacking = [split for split in SPLIT_NAMES if split not in read.values()]
+    if not given or (True in first and (not lacking or "train" in lacking or test_share == 1)):
         return given, ""
-    read = {key: _split_above(key) for key in (row.key or row.image for row in given)}
-    if test_share == 1 and {*read.values()} != {*SPLIT_NAMES}:
+    if lacking and test_share == 1:
         return [row._replace(split="test") for row in given], "no split is given, so all images are test"
-    splits = read if {*read.values()} == {*SPLIT_NAMES} else drawn_splits(read, val_share, test_share)
+    splits, says = read, "read from the names of folders or shards"
+    mend = "; to choose it yourself, add a `split` column, or folders train, val and test"
+    if True in first:
+        shares = (share * (split in lacking) for split, share in (("val", val_share), ("test", test_share)))
+        own = {row.key or row.image for row in given if row.split == "train"}
+        splits = read | drawn_splits(own, *shares)
+        says = f"{' and '.join(lacking)} drawn from train"
+    elif lacking:
+        half = [f"; that of {key} is not used, as some are missing" for key, split in read.items() if split]
+        splits, says, mend = drawn_splits(read, val_share, test_share), "drawn", mend + "".join(half[:1])
     counts = Counter(splits.values())
-    says = ", ".join(f"{counts[split]:,} {split}" for split in SPLIT_NAMES) + " images"
-    if splits is read:
-        says = f"read from the names of folders or shards: {says}"
-    else:
-        half = [f"; that of {key} is not used, as some are missing" for key in read if read[key]]
-        mend = "to choose it yourself, add a `split` column, or folders train, val and test"
-        says = f"drawn: {says}; {mend}{''.join(half[:1])}"
-    return [row._replace(split=splits[row.key or row.image]) for row in given], f"split {says}"
+    says += ": " + ", ".join(f"{counts[split]:,} {split}" for split in SPLIT_NAMES) + f" images{mend * bool(lacking)}"
+    placed = (splits[row.key or row.image] if row.split in ("", "train") else row.split for row in given)
+    return [row._replace(split=split) for row, split in zip(given, placed, strict=True)], f"split {says}"
 
 
 def _split_above(key: str) -> str:
@@ -264,9 +271,9 @@ def drawn_splits(keys: Collection[str], val_share: float, test_share: float) -> 
 
 
 def caption_files(pictures: Sequence[Path], files: Collection[Path]) -> list[Path]:
-    """The text file beside each picture: `a.txt` of `a.png`, or `a.TXT` where that is the one there is."""
-    pairs = [(one.with_suffix(".txt"), one.with_suffix(".TXT")) for one in pictures]
-    return [upper if upper in files and lower not in files else lower for lower, upper in pairs]
+    """The text file beside each picture, of the first of these endings that is there, or else of the first."""
+    ways = [[one.with_suffix(ending) for ending in BESIDE] for one in pictures]
+    return [next((way for way in own if way in files), own[0]) for own in ways]
 
 
 class Captions(list[str]):

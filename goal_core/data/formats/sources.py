@@ -100,7 +100,7 @@ def _recognised(path: Path, root: Path, config: SourceConfig, lines: list[str]) 
         if shared := [(one, own) for own, one in zip(texts, pictures, strict=True) if owners[own] != one]:
             one, own = shared[0]
             raise DataError(f"{one} and {owners[own]} share the captions {own}; delete or rename one")
-        if lost := [one for one in files if one.suffix.lower() == ".txt" and one not in owners]:
+        if lost := [one for one in files if one.suffix.lower() in layout.BESIDE and one not in owners]:
             lines.append(f"text files not used: {len(lost):,}, such as {lost[0]}; of a.png it is a.txt")
         says, rows = "folder of pictures with a text file beside each", _beside(path, pictures, texts)
         return says, [*folders, *texts], rows, _COLUMNS

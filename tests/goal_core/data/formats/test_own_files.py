@@ -138,6 +138,20 @@ def test_pictures_and_texts_in_a_folder_belong_together(tmp_path: Path, change: 
         refuse(tmp_path, says)
 
 
+@pytest.mark.parametrize("ending", ["TXT", "caption", "txt"])
+def test_the_captions_of_pictures_have_one_of_these_endings(tmp_path: Path, ending: str) -> None:
+    for number, split in enumerate(SPLIT_NAMES):
+        (tmp_path / split).mkdir()
+        (tmp_path / split / "0.JPG").write_bytes(picture(number))
+        (tmp_path / split / f"0.{ending}").write_text(f"a {split}")
+    assert list(opened(tmp_path).splits["val"].captions) == ["a val"]
+    (tmp_path / "val" / "0.txt").write_text("other")
+    (tmp_path / "val" / "0.caption").write_text("another")
+    found = opened(tmp_path)
+    assert list(found.splits["val"].captions) == ["other"]
+    assert re.match(r"text files not used: .*val/0\.(caption|TXT)", found.notes[0])
+
+
 @pytest.mark.parametrize("place", ["p", "p/q", "images/p"])
 def test_a_file_that_is_called_like_a_path_is_no_other_file(tmp_path: Path, place: str) -> None:
     windows = f"{place}/9.png".replace("/", "\\")

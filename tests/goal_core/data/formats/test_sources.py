@@ -120,7 +120,7 @@ def test_saved_datasets_may_name_splits_in_a_column(data: Path, name: str, place
         ("image,caption,split\npictures/0001.png,b,tests\n", "split must be one of"),
         ("image,caption\npictures/0001.png,\n", "must be a caption"),
         ("image,caption\npictures/0001.png,a cat, sitting\n", "row 1 has more fields than the header"),
-        ("image,caption,split\ngone.png,b,train\n", "split 'val' has no images: move rows to it, or leave"),
+        ("image,caption,split\ngone.png,b,train\n", "split 'train' has no images: split val and test drawn from train"),
         ('image,caption,split\n0.png,"a,train\n1.png,b,val\n2.png,c",test\n', "row 1: a cell .* holds other rows"),
         ('image;split;caption\n0.png;train;"a\n1.PNG;val;b"\n2.png;test;c\n', "row 1: a cell .* holds other rows"),
         ('caption\timage\n"a\t0.png\nb"\t1.png\nc\t2.png\n', "row 1: .*; double the quote, or take it away"),

@@ -90,6 +90,27 @@ def test_folders_and_shards_that_name_splits_give_them_or_it_is_said(places: lis
     assert "read" not in said or [row.split for row in given] == ["train", "train", "val", "val", "test", "test"]
 
 
+@pytest.mark.parametrize(
+    ("given", "said", "counts"),
+    [
+        (["train"] * 20, "val and test drawn from train: 14 train, 2 val, 4 test", [14, 2, 4]),
+        (["train"] * 20 + ["test"] * 3, "val drawn from train: 18 train, 2 val, 3 test", [18, 2, 3]),
+        (["train"] * 20 + ["val"] * 3, "test drawn from train: 16 train, 3 val, 4 test", [16, 3, 4]),
+        (["train", "val", "test"], "", [1, 1, 1]),
+        (["val", "test"], "", [0, 1, 1]),
+    ],
+)
+def test_a_split_that_is_missing_is_drawn_from_train(given: list[str], said: str, counts: list[int]) -> None:
+    rows = [Row(f"{number}.png", ["x"], split) for number, split in enumerate(given)]
+    for order in (rows, rows[::-1]):
+        placed, says = with_splits(order, 0.1, 0.2)
+        assert says.removeprefix("split ").startswith(said)
+        assert bool(said) == bool(says)
+        assert [sum(row.split == split for row in placed) for split in SPLIT_NAMES] == counts
+        assert all(row in placed for row in rows if row.split != "train")
+    assert with_splits(rows, 0.0, 1.0) == (rows, "")  # of data to evaluate on
+
+
 @pytest.mark.parametrize("name", ["subset", "fold"])
 def test_a_column_of_splits_is_read_whatever_its_name(data: Path, name: str) -> None:
     table = as_csv(data)
