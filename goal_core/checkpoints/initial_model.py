@@ -6,7 +6,7 @@ from pathlib import Path
 
 import torch
 
-from goal_sweep.goal_core.basics.errors import GoalError, WeightsError, about, first_line
+from goal_sweep.goal_core.basics.errors import GoalError, WeightsError, about, first_line, warn
 from goal_sweep.goal_core.checkpoints.file import ModelDescription, TrainedModel, check_fits, load_module, read_model
 from goal_sweep.goal_core.data import DataConfig, Dataset
 from goal_sweep.goal_core.data.inputs import captions_of, warn_of_reading
@@ -93,6 +93,8 @@ def check_initial_weights(model: ModelConfig, data: DataConfig, dataset: Dataset
     initial, entry = InitialModel(model, data, dataset), frameworks[model.framework]
     check_captions(initial, dataset)
     backbone = initial.backbone(0)
+    if backbone is not None and backbone.fit and data.image is not None and (said := backbone.fit.unlike(data.image)):
+        warn(f"model.backbones.{model.backbone.name}: {said}")
     heads = initial.heads(backbone, 0)
     if entry.plugin:
         width = num_features(backbone, dataset.splits["train"])

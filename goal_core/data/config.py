@@ -18,11 +18,12 @@ class ImageConfig(InRange):
     """Side of the square, pixels."""
     resize: int = 256
     """The shorter side before the central crop, pixels (in evaluation, and in training with `none`)."""
-    augment: Literal["none", "crop_flip", "vse_infty", "xvlm"] = "crop_flip"
-    """Training images: `none` as in evaluation; `crop_flip` random resized crop (scale .08-1, ratio 3/4-4/3) and
+    augment: Literal["none", "clip", "siglip", "crop_flip", "vse_infty", "xvlm"] = "crop_flip"
+    """Training images: `none` as in evaluation; `clip` and `siglip`, too, but bicubic, and with `siglip` stretched to
+    the square, as by these models' own processors; `crop_flip` random resized crop (scale .08-1, ratio 3/4-4/3) and
     horizontal flip, as VSE++; `vse_infty` a random crop (.6-1 of both sides) stretched to the square, and horizontal
     flip; `xvlm` random resized crop (scale .5-1, ratio 3/4-4/3), horizontal flip and RandAugment(2, 7), all bicubic.
-    With the last two, evaluation stretches the whole image to the square, and `resize` has no meaning."""
+    With the last two and `siglip`, evaluation stretches the whole image to the square, and `resize` has no meaning."""
     shrink: Annotated[int, Range(at_least=0)] = 0
     """The shorter side, pixels, to which larger images are shrunk before anything else, so that a pack of them is small
     (docs/performance.md); 0 keeps them. Training crops the shrunk image, which is another augmentation. Where it equals
@@ -31,7 +32,7 @@ class ImageConfig(InRange):
     @property
     def augments(self) -> bool:
         """Whether each use of a training image sees other pixels."""
-        return self.augment != "none"
+        return self.augment not in ("none", "clip", "siglip")
 
     def problems(self) -> Iterator[str]:
         """Sizes in which an image would lose what the crop needs."""

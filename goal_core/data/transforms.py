@@ -4,10 +4,13 @@ Resizing is Pillow's, with antialiasing, and crops lie where torchvision's do, s
 as with ``torchvision.transforms`` on Pillow images.
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -179,6 +182,8 @@ def _to_tensor(image: Image.Image) -> Tensor:
 
 _TRANSFORMS: Mapping[str, Callable[..., ImageTransform]] = {
     "none": ImageTransform,
+    "clip": partial(ImageTransform, resampling=Image.Resampling.BICUBIC),
+    "siglip": partial(ImageTransform, stretches=True, resampling=Image.Resampling.BICUBIC),
     "crop_flip": partial(ImageTransform, crop=random_crop_box),
     "vse_infty": partial(ImageTransform, stretches=True, crop=scaled_crop_box),
     "xvlm": partial(
@@ -200,3 +205,32 @@ def transform_of(config: ImageConfig) -> ImageTransform:
     Deviates: VSE-infinity resizes with OpenCV, which does not smooth when it shrinks.
     """
     return _TRANSFORMS[config.augment](config)
+
+
+class Fit(NamedTuple):
+    """How whole pictures become the square that a model sees."""
+
+    resize: int
+    """The shorter side before the central crop, pixels; 0 where pictures are stretched to the square."""
+    resampling: Image.Resampling
+
+    @classmethod
+    def of(cls, config: ImageConfig) -> Fit:
+        """That of evaluation."""
+        own = transform_of(config)
+        return cls(0 if own.stretches else config.resize, own.resampling)
+
+    def __str__(self) -> str:
+        how = f"resized to {self.resize} on the shorter side and cropped" if self.resize else "stretched to the square"
+        return f"{how}, {self.resampling.name.lower()}"
+
+    def unlike(self, config: ImageConfig) -> str:
+        """What differs where settings fit pictures otherwise than a model's own processor, and what would not."""
+        if self == (ours := Fit.of(config)):
+            return ""
+        asked = (
+            replace(config, augment=name, resize=self.resize or config.resize) for name in ("none", "clip", "siglip")
+        )
+        mend = [f"{{augment: {one.augment}, resize: {one.resize}}}" for one in asked if Fit.of(one) == self]
+        said = f"pictures are {ours}, but by the model's own processor {self}"
+        return said + "".join(f"; data.image: {one} is the same without augmentation" for one in mend)

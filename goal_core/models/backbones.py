@@ -16,6 +16,7 @@ from goal_sweep.goal_core.basics.errors import WeightsError, about, first_line, 
 from goal_sweep.goal_core.basics.files import seems
 from goal_sweep.goal_core.basics.numerics import derive_seed
 from goal_sweep.goal_core.basics.registry import Entry
+from goal_sweep.goal_core.data.transforms import Fit
 from goal_sweep.goal_core.models import weights
 from goal_sweep.goal_core.models.config import BackboneConfig
 
@@ -43,6 +44,8 @@ class ImageBackbone(nn.Module):
     ) -> None:
         super().__init__()
         self.net, self.cells, self._drops = net, cells, drops
+        self.fit: Fit | None = None
+        """How its own processor fits pictures, where it has one."""
         self._layout: torch.memory_format = torch.contiguous_format
         self._program: tuple[int, Callable[..., Tensor]] | None = None
         """For batches of how many images it is, and the program."""

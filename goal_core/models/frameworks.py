@@ -289,7 +289,8 @@ class Dual(_OnVectors):
         return [self.weights_id(model)]
 
     def backbone(self, model: ModelConfig, data: DataConfig, seed: int) -> ImageBackbone:
-        from goal_sweep.goal_core.models.hub import build_dual, build_open_clip
+        from goal_sweep.goal_core.models.hub import build_dual
+        from goal_sweep.goal_core.models.open_clip_towers import build_open_clip
 
         assert data.image is not None
         build = build_open_clip if model.backbone.name.startswith(weights.OPEN_CLIP) else build_dual
@@ -299,7 +300,8 @@ class Dual(_OnVectors):
         return model  # which has the towers' configuration in the same place
 
     def tokenizer(self, model: ModelConfig, captions: Iterable[str], min_word_count: int) -> Tokenizer:
-        from goal_sweep.goal_core.models.hub import open_clip_tokens, subwords_of
+        from goal_sweep.goal_core.models.hub import subwords_of
+        from goal_sweep.goal_core.models.open_clip_towers import open_clip_tokens
 
         if model.backbone.name.startswith(weights.OPEN_CLIP):
             return open_clip_tokens(model.backbone.name)

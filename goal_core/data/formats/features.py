@@ -28,6 +28,7 @@ REGION_AXES: Final = ("images", "regions", "features")
 BLOCK = 256
 """Rows that are read at a time."""
 REPEATED = "have nearly the features of the row before, as if computed once for each caption; give each image one row"
+PADDED = "have regions of nothing but 0, as if padded, which count as all others do"
 _NEAR = 1e-4
 """By which part of the largest distance from the mean nearly equal rows differ at most."""
 _SIDES, _NO_ARRAY = ("images", "texts"), " is not an .npy file, or is cut short"
@@ -152,6 +153,9 @@ class FeatureRows:
             change, size = (np.abs(own).max(axis=1) for own in (np.diff(flat, axis=0), (flat - flat.mean(axis=0))[1:]))
         near = np.flatnonzero((change > 0) & (change < _NEAR * size)) + 1
         said = [(self.label(indices[row]), REPEATED) for row in near.tolist()]
+        if len(self.shape) > 1:
+            padded = np.flatnonzero((~values.any(axis=-1)).any(axis=-1))
+            said += [(self.label(indices[row]), PADDED) for row in padded.tolist()]
         return _digests(values).tobytes(), [], problems, said
 
     def label(self, index: int) -> str:

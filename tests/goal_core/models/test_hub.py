@@ -7,16 +7,20 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
+from PIL import Image
 from safetensors.torch import load_file, save_file
 from torch import Tensor
-from transformers import AutoConfig, AutoModel, AutoTokenizer
+from transformers import AutoConfig, AutoModel, AutoTokenizer, CLIPImageProcessor, SiglipImageProcessor
 
 from goal_sweep.goal_core.basics.errors import ConfigError, WeightsError
 from goal_sweep.goal_core.checkpoints.initial_model import InitialModel
+from goal_sweep.goal_core.data.config import ImageConfig
 from goal_sweep.goal_core.data.formats.opening import open_dataset
 from goal_sweep.goal_core.data.text import Subwords, tokenizer_from_json
+from goal_sweep.goal_core.data.transforms import Fit, transform_of
 from goal_sweep.goal_core.evaluation.evaluate import open_checkpoint
 from goal_sweep.goal_core.evaluation.trained_model import load_model
 from goal_sweep.goal_core.models import BackboneConfig, ModelConfig, TextConfig, VectorsConfig, VseInftyConfig, hub_id
@@ -26,10 +30,10 @@ from goal_sweep.goal_core.models.hub import (
     Towers,
     build_dual,
     build_encoder,
-    open_clip_tokens,
     subwords_of,
     word_states,
 )
+from goal_sweep.goal_core.models.open_clip_towers import open_clip_tokens
 from goal_sweep.goal_core.training import StageConfig, UnitPlan
 from goal_sweep.goal_core.training.train import train_unit
 from tests.helpers import training_cases as cases
@@ -112,6 +116,32 @@ def test_pictures_are_normalised_as_the_folder_says(tmp_path: Path, file: str) -
     backbone = towers_in(str(tmp_path))
     for name, stored in (("image_mean", backbone.mean), ("image_std", backbone.std)):
         torch.testing.assert_close(stored.flatten() / 255, torch.tensor(own[name]))
+
+
+@pytest.mark.parametrize(
+    ("make", "settings", "augment", "resize"),
+    [
+        (clip_folder, {"size": {"shortest_edge": 32}, "crop_size": {"height": 32, "width": 32}}, "clip", 32),
+        (clip_folder, {"size": {"shortest_edge": 40}, "crop_size": 32, "resample": 2}, "none", 40),
+        (siglip_folder, {"size": {"height": 32, "width": 32}}, "siglip", 64),
+    ],
+)
+def test_pictures_are_fitted_as_by_the_processor_or_it_is_said(
+    tmp_path: Path, make: Any, settings: dict[str, Any], augment: Any, resize: int
+) -> None:
+    kind = CLIPImageProcessor if make is clip_folder else SiglipImageProcessor
+    (processor := kind(**settings)).save_pretrained(make(tmp_path))
+    config = ImageConfig(size=32, resize=resize, augment=augment)
+    picture = np.random.default_rng(1).integers(256, size=(6, 9, 3), dtype=np.uint8).repeat(12, 0).repeat(12, 1)
+    ours, backbone = transform_of(config).for_evaluation(picture), towers_in(str(tmp_path))
+    theirs = processor(Image.fromarray(picture), return_tensors="pt")["pixel_values"]
+    torch.testing.assert_close((ours - backbone.mean) / backbone.std, theirs, atol=0.05, rtol=0)
+    assert backbone.fit is not None
+    assert backbone.fit.unlike(config) == ""
+    for other in ("none", "crop_flip", "clip", "siglip", "vse_infty"):
+        changed = replace(config, augment=other, resize=resize + (other == augment))
+        if Fit.of(changed) != backbone.fit:
+            assert f"{{augment: {augment}, resize: " in backbone.fit.unlike(changed)
 
 
 @pytest.mark.parametrize("own", [{"do_normalize": False}, {"do_rescale": False}, {"rescale_factor": 1 / 127.5}])

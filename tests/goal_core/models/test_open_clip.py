@@ -12,7 +12,7 @@ from goal_sweep.goal_core.basics.errors import ConfigError, WeightsError
 from goal_sweep.goal_core.evaluation.evaluate import open_checkpoint
 from goal_sweep.goal_core.models import BackboneConfig, ModelConfig, VectorsConfig
 from goal_sweep.goal_core.models.frameworks import framework_of, initial_weights_id
-from goal_sweep.goal_core.models.hub import build_open_clip, open_clip_tokens
+from goal_sweep.goal_core.models.open_clip_towers import build_open_clip, open_clip_tokens
 from goal_sweep.goal_core.training.train import train_unit
 from tests.helpers.training_cases import DATA, FINETUNE, FROZEN, folders_of, same_weights, train_killed, unit_of
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from goal_sweep.goal_core.data.config import PrecompConfig, SourceConfig
+from goal_sweep.goal_core.data.config import PrecompConfig, RegionsConfig, SourceConfig
 from goal_sweep.goal_core.data.dataset import SPLIT_NAMES
 from goal_sweep.goal_core.data.formats.opening import check_data, open_dataset
 from goal_sweep.goal_core.data.formats.pictures import DARK, WHITE, examined
@@ -118,3 +118,16 @@ def test_rows_that_are_nearly_repeated_are_said(tmp_path: Path, noise: float, is
     found = [one.found for one in report.findings if "the row before" in one.found]
     assert len(found) == is_said, found
     assert all(line.startswith("48 images have nearly the features of the row before") for line in found)
+
+
+@pytest.mark.parametrize("padded", [0, 1, 5])
+def test_regions_that_look_like_padding_are_said(tmp_path: Path, padded: int) -> None:
+    for split in ("train", "dev", "test"):
+        rows = np.random.default_rng(1).normal(size=(6, 3, 8)).astype(np.float32)
+        rows[:padded, 2] = 0
+        np.save(tmp_path / f"{split}_ims.npy", rows)
+        (tmp_path / f"{split}_caps.txt").write_text("".join(f"a {split} {row}\n" for row in range(6)))
+        (tmp_path / f"{split}_ids.txt").write_text("".join(f"{split}{row}\n" for row in range(6)))
+    found = [one.found for one in check_data(RegionsConfig(name="mine", root=str(tmp_path), min_word_count=1)).findings]
+    said = [line.partition(" of")[0] for line in found if "nothing but 0" in line]
+    assert said == [f"{3 * padded} images have regions"] * bool(padded)
