@@ -18,7 +18,8 @@ class BuiltFrom(BuildHookInterface):  # type: ignore[type-arg]  # hatchling's ow
             return
         source = Path(self.root, "goal_sweep/runners/store/provenance.py").resolve()
         provenance = runpy.run_path(str(source))  # not imported: the package around it needs torch
-        commit, diff = provenance["checkout_state"](source, provenance["source_folders"](Path(self.root)))
+        folders = [str(Path(self.root, package)) for package in provenance["SOURCE"]]
+        commit, diff = provenance["checkout_state"](source, folders)
         commit = commit or os.environ.get("GOAL_GIT_COMMIT", "")
         if not commit:
             return

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 import pandas as pd
 
+from goal_sweep.goal_core.basics.errors import warn
+
 if TYPE_CHECKING:
     from goal_sweep.analysis.results import SweepResults
 
@@ -39,10 +41,13 @@ def results(
         GoalError: the sweep file is wrong, or there are no results.
     """
     from goal_sweep.runners.cli.options import SweepArguments
-    from goal_sweep.runners.cli.reports import report_target
+    from goal_sweep.runners.cli.reports import report_target, warnings
 
     arguments = SweepArguments(os.fspath(sweep), [*set], place_of(store))
-    return frame_of(report_target(arguments.sweep, arguments.overrides).results(), by_epoch=by_epoch)
+    found = (target := report_target(arguments.sweep, arguments.overrides)).results()
+    for line in warnings(target, found):
+        warn(line)
+    return frame_of(found, by_epoch=by_epoch)
 
 
 def place_of(store: str | os.PathLike[str] | None) -> str | None:

@@ -117,7 +117,7 @@ def flaws(results: SweepResults, blocks: Iterable[BlockResults]) -> list[str]:
             some = f", and those of {stacked - whole} in some" if stacked > whole else ""
             warnings.append(
                 f"{title}: the heads of {whole} of {len(here)} trainings were stacked in every step{some}. Stacked and "
-                "single heads agree but for rounding, which training enlarges."
+                "single heads agree but for rounding, which adds some noise; execution.sharing: trunk trains all alike."
             )
     return warnings
 

@@ -94,7 +94,7 @@ def check_initial_weights(model: ModelConfig, data: DataConfig, dataset: Dataset
     check_captions(initial, dataset)
     backbone = initial.backbone(0)
     if backbone is not None and backbone.fit and data.image is not None and (said := backbone.fit.unlike(data.image)):
-        warn(f"model.backbones.{model.backbone.name}: {said}")
+        warn(said)
     heads = initial.heads(backbone, 0)
     if entry.plugin:
         width = num_features(backbone, dataset.splits["train"])

@@ -19,8 +19,8 @@ class ImageConfig(InRange):
     resize: int = 256
     """The shorter side before the central crop, pixels (in evaluation, and in training with `none`)."""
     augment: Literal["none", "clip", "siglip", "crop_flip", "vse_infty", "xvlm"] = "crop_flip"
-    """Training images: `none` as in evaluation; `clip` and `siglip`, too, but bicubic, and with `siglip` stretched to
-    the square, as by these models' own processors; `crop_flip` random resized crop (scale .08-1, ratio 3/4-4/3) and
+    """Training images: `none`, `clip` and `siglip` as in evaluation (the last two bicubic, `siglip` stretched to the
+    square, as by these models' processors); `crop_flip` random resized crop (scale .08-1, ratio 3/4-4/3) and
     horizontal flip, as VSE++; `vse_infty` a random crop (.6-1 of both sides) stretched to the square, and horizontal
     flip; `xvlm` random resized crop (scale .5-1, ratio 3/4-4/3), horizontal flip and RandAugment(2, 7), all bicubic.
     With the last two and `siglip`, evaluation stretches the whole image to the square, and `resize` has no meaning."""

@@ -106,7 +106,7 @@ class RetrievalModel:
         if not is_known(text):
             raise DataError(f"{where}{self._path} knows no word of {text!r:.80}")
         parts = [part for part in text.split() if unknown in encode(part)]
-        return [word for part in parts for word in _WORD.findall(part) if not is_known(word)]
+        return [*dict.fromkeys(word for part in parts for word in _WORD.findall(part) if not is_known(word))]
 
     def search(self, text: str, images: ArrayLike, top: int = 5) -> list[tuple[int, float]]:
         """The images nearest to a sentence by cosine similarity, without X-VLM's second ranking.

@@ -136,7 +136,8 @@ def hub_id(weights: str) -> str:
     content = {path.name: path for path in sorted(folder.iterdir()) if path.suffix in (".safetensors", ".txt", ".json")}
     for needed in (["config.json"], ["*.safetensors"], ["vocab.txt", "tokenizer.json"]):
         if not any(fnmatch(name, pattern) for name in content for pattern in needed):
-            raise WeightsError(f"the folder {folder} of a model has no {' or '.join(needed)}")
+            mend = "; its AutoTokenizer's save_pretrained writes one" * ("tokenizer.json" in needed)
+            raise WeightsError(f"the folder {folder} of a model has no {' or '.join(needed)}{mend}")
     digest = hashlib.sha256("".join(f"{name} {file_sha256(path)}" for name, path in content.items()).encode())
     return "sha256:" + digest.hexdigest()[:16]
 

@@ -68,7 +68,7 @@ def evaluate(
 ) -> None:
     """Compute the recall of one trained cell, or of several with averaged similarities.
 
-    A split of several thousand images is evaluated as a whole and as the mean of folds of 1,000 (COCO's 5K and 1K).
+    A split of 2,000, 3,000 ... images is evaluated as a whole and as the mean of folds of 1,000 (COCO's 5K and 1K).
 
     Example: goal-sweep evaluate quickstart con/nca --ensemble 2
 

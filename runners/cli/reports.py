@@ -108,10 +108,11 @@ def settling(target: ReportTarget, result: ReportResult, arguments: SweepArgumen
     So it is where the settings are others than the report's, whose trainings would not be among these.
     """
     more = more_seeds(result.inputs)
-    if more is None or not isinstance(target.config, SweepConfig) or _changed(target.config, result):
+    results, config = result.inputs.results, target.config
+    if more is None or not isinstance(config, SweepConfig) or _changed(config, results):
         return ""
-    of_file = len(target.config.seeds) - int(arguments.seeds or 0)
-    number = len(result.inputs.results.header.seeds) + more - of_file
+    of_file = len(config.seeds) - int(arguments.seeds or 0)
+    number = len(results.header.seeds) + more - of_file
     return replace(arguments, seeds=f"+{number}" if number > 0 else None).command("launch", with_tracking=True)
 
 
@@ -129,27 +130,27 @@ def print_result(result: ReportResult, console: Console, settle: str = "") -> No
     console.print(f"        {result.folder / 'report.html'}")
 
 
-def warnings(target: ReportTarget, result: ReportResult) -> list[str]:
-    """What the settings ask for and the report does not show: it shows the sweep as it was last launched."""
+def warnings(target: ReportTarget, results: SweepResults) -> list[str]:
+    """What the settings ask for and the results do not show: they are of the sweep as it was last launched."""
     if not isinstance(config := target.config, SweepConfig):
-        return []
-    there, lines = result.inputs.results.header.seeds, []
+        return [f"{config.name} has plugins, which are not run here: settings that changed since are not seen."]
+    there, lines = results.header.seeds, []
     if {*config.seeds} != {*there}:
         lacking = " Launch with the same settings to train what is missing." * bool({*config.seeds} - {*there})
         lines.append(
-            f"The settings ask for {seeds_text(config.seeds)}. The report shows the sweep as last launched, with "
+            f"The settings ask for {seeds_text(config.seeds)}. The results are of the sweep as last launched, with "
             f"{seeds_text(there)}.{lacking}"
         )
-    if changed := _changed(config, result):
-        lines.append(f"The report shows the sweep as last launched, with other settings (then -> here): {changed}.")
+    if changed := _changed(config, results):
+        lines.append(f"The results are of the sweep as last launched, with other settings (then -> here): {changed}.")
     return lines
 
 
-def _changed(config: SweepConfig, result: ReportResult) -> str:
-    """The settings that the sweep of a report had otherwise; its seeds are not compared."""
+def _changed(config: SweepConfig, results: SweepResults) -> str:
+    """The settings that the sweep of results had otherwise; its seeds are not compared."""
     from goal_sweep.runners.results import changed_settings  # with pyarrow
 
-    header = result.inputs.results.header
+    header = results.header
     stored, config = header.requested, replace(config, seeds=header.seeds)
     asked = ResolvedSweep(config=config, data_fingerprint=stored.data_fingerprint, weights=stored.weights)
     return changed_settings(stored, asked.requested)

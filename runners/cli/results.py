@@ -49,7 +49,7 @@ def report(
     arguments = SweepArguments(sweep, set_, store, tracking_uri, seeds=seeds)
     target = reports.report_target(sweep, arguments.overrides)
     result, why = reports.report(target, out, compare, scale)
-    warned = reports.warnings(target, result)
+    warned = reports.warnings(target, result.inputs.results)
     if as_json:
         print(json.dumps({**result.as_json(), "warnings": warned}, indent=2))
         return

@@ -115,20 +115,16 @@ class OpenedSweep(ResolvedSweep):
             for objective in dict.fromkeys(training.cell.objective for training in self.trainings):
                 try_objective(objective)
         if self.config.plugins or "torch" in sys.modules:
-            _check_weights(self.config, self.dataset)
+            _check_weights(self.config, self.store.indexes, self.dataset)
             return
         # In a process of its own: a driver is small, and would keep torch and the models' memory to its end.
-        apart(_open_and_check_weights, self.config, self.store.indexes)
+        apart(_check_weights, self.config, self.store.indexes)
 
 
-def _open_and_check_weights(config: SweepConfig, indexes: Path) -> None:
-    _check_weights(config, open_dataset(config.data, indexes))
-
-
-def _check_weights(config: SweepConfig, dataset: Dataset) -> None:
+def _check_weights(config: SweepConfig, indexes: Path, dataset: Dataset | None = None) -> None:
     from goal_sweep.goal_core.checkpoints.initial_model import check_initial_weights  # with torch
 
-    lines = dict[str, None]()  # that of several backbones, once
+    dataset, lines = dataset or open_dataset(config.data, indexes), dict[str, None]()  # that of several backbones, once
     with listening(lines.setdefault):
         for model in config.model.models:
             check_initial_weights(model, config.data, dataset)

@@ -13,7 +13,7 @@ from importlib import metadata
 from pathlib import Path
 
 _PACKAGES = ("goal-sweep", "torch", "torchvision", "timm", "numpy", "ray", "mlflow")
-_SOURCE = ("goal_core", "sweeps", "runners")
+SOURCE = ("goal_core", "sweeps", "runners")
 """Packages whose uncommitted changes can change a result; changes to documents and tests cannot."""
 _MAX_DIFF = 60_000
 BUILT_FROM = "built_from.json"
@@ -61,13 +61,8 @@ def versions_of(packages: Sequence[str]) -> Mapping[str, str]:
 @functools.cache
 def _checkout() -> tuple[str, str]:
     this = Path(__file__).resolve()
-    commit, diff = checkout_state(this, source_folders(this.parents[2]))
+    commit, diff = checkout_state(this, [str(this.parents[2] / package) for package in SOURCE])
     return (commit, diff) if commit else built_from(this.parent / BUILT_FROM)
-
-
-def source_folders(root: Path) -> list[str]:
-    """The folders of a checkout whose uncommitted changes can change a result."""
-    return [str(root / package) for package in _SOURCE]
 
 
 def built_from(record: Path) -> tuple[str, str]:

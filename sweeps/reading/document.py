@@ -174,6 +174,7 @@ def parse_yaml(text: str, source: str, problems: list[Problem], *, lines: bool =
     except MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark is not None and lines else 0
         said = _ALIAS if "alias" in str(error.problem) else f"{error.context or ''} {error.problem or ''}".strip()
+        said += "; put quotes around ${...}" * ("got '{'" in said)
         problem = f"not valid YAML: {said.replace(chr(92) + 't', 'tab; use spaces')}"
     except YAMLError as error:
         problem = f"not valid YAML: {str(error).splitlines()[0]}"

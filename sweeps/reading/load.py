@@ -159,8 +159,7 @@ class _File:
 
     def _merged(self, path: Path, above: tuple[Path, ...]) -> Document:
         root = read_mapping(path, "a sweep file", self.problems, self.sources)
-        # of its own, or two files would write one report
-        root.content.setdefault("name", re.sub("[^a-z0-9_.-]+", "-", path.stem.lower().lstrip("."))[:200])
+        root.content.setdefault("name", path.stem.lower().replace(" ", "-"))  # of its own: two would write one report
         _spell_out_tracking(root)
         if path.parent == _FOLDER:
             self._shipped.add(self.sources[-1])

@@ -199,7 +199,7 @@ def _listed(config: DataConfig, report: DataReport) -> Index | None:
         )
     notes += _remarks([] if about["texts"] else [listing.captions for listing in listings.values()])
     if twice := sum(len(one) - len({*one}) for listing in listings.values() for one in listing.captions):
-        notes.append(f"{twice:,} captions repeat another of the same image, and count each time")
+        notes.append(f"captions that repeat another of the same image, and count each time: {twice:,}")
     of_images = [text for own in listings["test"].captions if not about["texts"] for text in {*own}]
     if of_images and (again := 1 - len({*of_images}) / len(of_images)) > 0.1:
         notes.append(f"{100 * again:.0f} % of the test captions repeat another image's, which recall counts as wrong")

@@ -64,13 +64,21 @@ def test_a_script_reads_the_report_and_is_warned_of_settings_that_it_does_not_sh
     assert "other settings (then -> here): stages.frozen.lr " in changed
     assert "settings ask for seeds 2, 3." in warned
     assert "as last launched, with seed 1." in warned
+    (tmp_path / "own.py").write_text("")
+    sheet = tmp_path / "with_plugin.yaml"
+    sheet.write_text(f"extends: {SCENES}\nname: scenes\nplugins: [own.py]\n")
+    words = [str(sheet), "--store", str(sweep.store.root), "--set", "stages.frozen.lr=7e-3"]
+    assert run(["report", *words, "--json", "--out", str(tmp_path / "third")]) == 0
+    assert "settings that changed since are not seen" in json.loads(capsys.readouterr().out)["warnings"][0]
+    assert run(["status", *words]) == 0
+    assert "settings that changed since are not seen" in capsys.readouterr().out
 
 
 def test_a_report_of_more_seeds_than_the_file_names_says_so(
     tmp_path: Path, empty_database: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     here = finished(tmp_path, empty_database, "seeds=+2").store.root
-    for more, said in (([], ["The settings ask for seed 1. The report shows"]), (["--seeds", "+2"], [])):
+    for more, said in (([], ["The settings ask for seed 1. The results are"]), (["--seeds", "+2"], [])):
         assert run(arguments("report", here, "--json", *more)) == 0
         told = json.loads(capsys.readouterr().out)
         assert (told["seeds"], told["counted"]) == ([1, 2, 3], 12)

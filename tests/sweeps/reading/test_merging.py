@@ -6,7 +6,7 @@ import pytest
 
 from goal_sweep.goal_core.data.config import ImageConfig, ScenesConfig
 from goal_sweep.goal_core.models.config import BackboneConfig
-from goal_sweep.sweeps import load_sweep
+from goal_sweep.sweeps import SweepError, load_sweep
 from tests.helpers.mistakes import check_mistakes
 
 Write = Callable[..., Path]
@@ -24,12 +24,14 @@ def test_mappings_merge_and_lists_replace(write: Write) -> None:
 
 
 @pytest.mark.parametrize(
-    ("file", "name"), [("over.yaml", "over"), ("My Photos.yaml", "my-photos"), ("été 2.v1.yaml", "-t-2.v1")]
+    ("file", "name"), [("over.yaml", "over"), ("My Photos.yaml", "my-photos"), ("over_2.v1.yaml", "over_2.v1")]
 )
 def test_a_sweep_without_a_name_has_that_of_its_own_file(write: Write, file: str, name: str) -> None:
     """With that of the file that it extends it would write over the other's report."""
     write("base.yaml")
     assert load_sweep(write(file, "extends: base.yaml\nseeds: [5]\n")).name == name
+    with pytest.raises(SweepError, match=r"name: .*, got the text '猫'"):
+        load_sweep(write("猫.yaml", "extends: base.yaml\n"))
 
 
 def test_data_of_another_format_keep_what_both_have(write: Write) -> None:

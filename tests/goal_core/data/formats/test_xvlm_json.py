@@ -55,7 +55,7 @@ def test_several_train_files_are_one_split(tmp_path: Path) -> None:
     assert list(both.splits["train"].captions) == ["a red thing", "red again", "a blue thing"]
     twice = open_dataset(config(tmp_path, train_files=("t_train.json", "t_more.json", "./t_more.json")))
     assert both.notes == []
-    assert [note.partition(" ")[0] for note in twice.notes] == ["data.train_files", "2"]
+    assert [note.partition(" ")[0] for note in twice.notes] == ["data.train_files", "captions"]
     with pytest.raises(ConfigError, match="train_files must name at least one file"):
         config(tmp_path, train_files=())
 
