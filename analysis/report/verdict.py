@@ -36,7 +36,7 @@ def verdict(inputs: Inputs) -> tuple[str, ...]:
     trained = [answer for answer in answers if answer.best not in answer.at_chance]
     first = _use_in(trained) if len(trained) > 1 else ""
     if len(trained) == 1:
-        first = _label(trained[0], answers) + _use(trained[0])
+        first = _label(trained[0], answers) + _use(trained[0], len(inputs.results.header.seeds))
     second = " ".join(filter(None, (_beats(answers, trained), _price(inputs, trained))))
     few = few_images_warning(inputs.results.counted) if answers else ""
     return tuple(filter(None, (first, second, _at_chance(answers) or _avoid(answers), few)))
@@ -100,7 +100,7 @@ def _price(inputs: Inputs, trained: Sequence[Answer]) -> str:
     return f"About {count_text(more, 'more seed')}{cost} would settle {what}, {stay}."
 
 
-def _use(answer: Answer) -> str:
+def _use(answer: Answer, seeds: int) -> str:
     """What to use, where something is significantly better than all others or than con/con; else that nothing is."""
     comparison, gain, number = answer.grid.comparison, answer.grid.gain, len(answer.others)
     near, few = ([key for key in answer.others if key in own] for own in (comparison.near, comparison.untested))
@@ -114,7 +114,8 @@ def _use(answer: Answer) -> str:
     text = ", and ".join(said) if comparison.is_tested else "nothing is tested: add seeds"
     if not said or (gain is not None and gain.verdict == "better"):
         worse = _counted(answer.others, "", "is", "are") if number <= _MOST else "all others are"
-        return f"Use {_counted(answer.top, equal)}: highest {mean}; {text or f'{worse} significantly lower'}."
+        chance = " Two seeds may say so by chance." * (seeds == 2)
+        return f"Use {_counted(answer.top, equal)}: highest {mean}; {text or f'{worse} significantly lower'}.{chance}"
     return f"No winner: {_counted(answer.top, equal, 'has', 'have')} the highest {mean}, but {text}."
 
 

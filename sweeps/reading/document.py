@@ -42,7 +42,7 @@ class Problem:
     message: str
 
     def __str__(self) -> str:
-        path = "" if str(self.where) == f"--set {self.path}" else self.path
+        path = self.path.removeprefix(str(self.where).removeprefix("--set ")).removeprefix(".")
         return ": ".join(part for part in (str(self.where), path, self.message) if part)
 
 

@@ -33,6 +33,9 @@ def test_the_three_lines_of_one_table(shifts: Mapping[str, float], starts: list[
     lines = verdict(inputs_of(sweep(shifts).results()))
     assert len(lines) == len(starts)
     assert all(line.startswith(start) for line, start in zip(lines, starts, strict=True)), lines
+    if starts[0].startswith("Use"):
+        of_two = verdict(inputs_of(sweep(shifts, seeds=2).results()))[0]
+        assert of_two.endswith("lower. Two seeds may say so by chance.")
 
 
 def of_few_hits(writer: SweepWriter, images: int = 500) -> SweepWriter:

@@ -92,10 +92,9 @@ def test_values_beyond_the_first_are_checked_beside_other_mistakes(write: Write,
     lines = errors_of(
         write(text=text), "objectives.params={temperature: [0.1, model]}", "objectives.baselines=[infonce]"
     )
-    key = "objectives.params.temperature"
     check_mistakes(
         lines,
         "small.yaml:1 | name | text | 3",
         "small.yaml:14 | stages.frozen.lr | above 0 | -1.0",
-        f"--set objectives.params | {key} | dual",
+        "--set objectives.params | temperature | dual",
     )
