@@ -96,7 +96,7 @@ def _price(inputs: Inputs, trained: Sequence[Answer]) -> str:
     took = (runs["seconds"] + runs["val_s"].fillna(0)).groupby([runs["backbone"], runs["stage"]]).transform("mean")
     time = took.sum(skipna=False) * more / seeds
     cost = "" if isnan(time) else f" ({duration_text(time)} of device time)"
-    stay = "if means and spreads stay" + f"; after {seeds} seeds that is a rough guess" * (seeds == 2)
+    stay = "if means and spreads stay" + "; after two seeds that is a rough guess" * (seeds == 2)
     return f"About {count_text(more, 'more seed')}{cost} would settle {what}, {stay}."
 
 

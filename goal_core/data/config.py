@@ -17,7 +17,7 @@ class ImageConfig(InRange):
     size: Annotated[int, Range(at_least=8)] = 224
     """Side of the square, pixels."""
     resize: int = 256
-    """The shorter side before the central crop, pixels (in evaluation, and in training with `none`)."""
+    """The shorter side before the central crop, pixels (in evaluation, and in training with `none` and `clip`)."""
     augment: Literal["none", "clip", "siglip", "crop_flip", "vse_infty", "xvlm"] = "crop_flip"
     """Training images: `none`, `clip` and `siglip` as in evaluation (the last two bicubic, `siglip` stretched to the
     square, as by these models' processors); `crop_flip` random resized crop (scale .08-1, ratio 3/4-4/3) and
@@ -27,7 +27,7 @@ class ImageConfig(InRange):
     shrink: Annotated[int, Range(at_least=0)] = 0
     """The shorter side, pixels, to which larger images are shrunk before anything else, so that a pack of them is small
     (docs/performance.md); 0 keeps them. Training crops the shrunk image, which is another augmentation. Where it equals
-    `resize`, with `none` or `crop_flip`, evaluation sees the same pixels."""
+    `resize`, with `none`, `clip` or `crop_flip`, evaluation sees the same pixels."""
 
     @property
     def augments(self) -> bool:
@@ -39,7 +39,7 @@ class ImageConfig(InRange):
         if 0 < self.shrink < self.size:
             why = f"or images lose detail twice: shrink={self.shrink} < size={self.size}"
             yield f"shrink must be 0 (keep images as they are) or at least size, {why}"
-        if self.resize < self.size:
+        if self.resize < self.size and self.augment in ("none", "clip", "crop_flip"):
             yield f"resize must be at least size, or the crop leaves the image: resize={self.resize} < size={self.size}"
 
 

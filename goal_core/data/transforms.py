@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
 
@@ -225,12 +225,7 @@ class Fit(NamedTuple):
         return f"{how}, {self.resampling.name.lower()}"
 
     def unlike(self, config: ImageConfig) -> str:
-        """What differs where settings fit pictures otherwise than a model's own processor, and what would not."""
-        if self == (ours := Fit.of(config)):
-            return ""
-        asked = (
-            replace(config, augment=name, resize=self.resize or config.resize) for name in ("none", "clip", "siglip")
-        )
-        mend = [f"{{augment: {one.augment}, resize: {one.resize}}}" for one in asked if Fit.of(one) == self]
-        said = f"pictures are {ours}, but by the model's own processor {self}"
-        return said + "".join(f"; data.image: {one} is the same without augmentation" for one in mend)
+        """What differs where settings fit pictures otherwise than a model's own processor; empty where nothing does."""
+        ours = Fit.of(config)
+        near = "; data.image.augment: clip and siglip are bicubic, and siglip stretches"
+        return "" if self == ours else f"pictures are {ours}, but by the model's own processor {self}{near}"

@@ -7,6 +7,7 @@ import json
 import math
 import re
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from copy import deepcopy
 from functools import cache, partial
 from pathlib import Path
@@ -32,7 +33,9 @@ from goal_sweep.goal_core.models.weights import (
 )
 
 T = TypeVar("T")
-_LIKE_ROBERTA = re.compile("roberta|altclip|bridgetower|camembert|data2vec|ibert|longformer|luke|mpnet|xmod")
+_LIKE_ROBERTA = re.compile(
+    "roberta|altclip|bridgetower|camembert|data2vec|ibert|longformer|luke|markuplm|mpnet|xmod|^esm"
+)
 """Kinds of text encoders that count positions on from that of padding."""
 
 
@@ -90,15 +93,26 @@ def build_dual(config: BackboneConfig, *, image_size: int) -> ImageBackbone:
             f"the processor of {config.weights!r} does not divide by 255 and normalise; only that is known"
         )
     mean, std = settings.get("image_mean", CLIP_MEAN), settings.get("image_std", CLIP_STD)
-    size = settings.get("size", image_size)
-    resize = size.get("shortest_edge", 0) if isinstance(size, dict) else settings.get("do_center_crop", False) * size
     # SigLIP reads the last state of captions that are padded to the full length, with nothing masked. With what, only
     # its tokenizer knows: the configuration of many a SigLIP names another id.
     pad = _tokenizer_of(config.weights)[1] if model.config.model_type.startswith("siglip") else None
     backbone = ImageBackbone(Towers(model, pad), mean=mean, std=std)
-    if "size" in settings:
-        backbone.fit = Fit(resize, Image.Resampling(settings.get("resample", Image.Resampling.BICUBIC)))
+    backbone.fit = _fit_of(settings, image_size)
     return backbone
+
+
+def _fit_of(settings: dict[str, Any], side: int) -> Fit | None:
+    """How a processor fits pictures to a square of so many pixels; None where it is in none of the known ways."""
+    size: Any = settings.get("size") if settings.get("do_resize", True) else None
+    crops = settings.get("do_center_crop")
+    with suppress(TypeError, KeyError, ValueError):
+        resampling = Image.Resampling(settings.get("resample", Image.Resampling.BICUBIC))
+        if size == {"height": side, "width": side} or (size == side and not crops):
+            return Fit(0, resampling)
+        shorter = size["shortest_edge"] if isinstance(size, dict) else size
+        if crops is not False and shorter >= side:
+            return Fit(shorter, resampling)
+    return None
 
 
 def build_encoder(weights: str, vocab_size: int) -> nn.Module:
@@ -160,8 +174,8 @@ def subwords_of(weights: str) -> Subwords:
     """The tokenizer of a model of the library, which cuts captions to what the model can read."""
     sizes, (tokenizer, _, longest) = _sizes_of(weights), _tokenizer_of(weights)
     text = getattr(sizes, "text_config", sizes)
-    if (rows := getattr(text, "vocab_size", math.inf)) < (known := tokenizer.get_vocab_size()):
-        raise WeightsError(f"{weights!r} embeds {rows} word pieces, but its tokenizer has {known}")
+    if (rows := getattr(text, "vocab_size", math.inf)) <= (highest := max(tokenizer.get_vocab().values())):
+        raise WeightsError(f"{weights!r} embeds ids below {rows}, but its tokenizer gives ids up to {highest}")
     if sizes.model_type == "clip" and (ids := tokenizer.encode("a photo").ids):
         end = max(ids) if text.eos_token_id == 2 else text.eos_token_id  # OpenAI's own say 2 for the highest id
         if ids[-1] != end:

@@ -9,7 +9,7 @@ from PIL import Image
 from tokenizers import Regex, normalizers, pre_tokenizers
 from torch import Tensor, nn
 
-from goal_sweep.goal_core.basics.errors import ConfigError, WeightsError, first_line, nearest
+from goal_sweep.goal_core.basics.errors import ConfigError, WeightsError, first_line, nearest, warn
 from goal_sweep.goal_core.basics.files import seems
 from goal_sweep.goal_core.data.text import Subwords
 from goal_sweep.goal_core.data.transforms import Fit
@@ -45,8 +45,15 @@ class OpenClipTowers(Towers):
 def build_open_clip(config: BackboneConfig, *, image_size: int) -> ImageBackbone:
     """Build both towers and load their weights; both train, or neither."""
     name, path = _known(config.name), existing(Path(config.weights))
+    # Of its own weights the library knows how they see pictures, of a file it does not.
+    library, keys = _library(), ("mean", "std", "interpolation", "resize_mode")
+    tags = (library.get_pretrained_cfg(name, tag) for tag in library.list_pretrained_tags_by_model(name))
+    kinds = list(dict.fromkeys(tuple((key, one[key]) for key in keys) for one in tags))
+    if len(kinds) > 1:
+        warn(f"weights of {name!r} see pictures in {len(kinds)} ways; {path} is read as {dict(kinds[0])}")
     try:
-        model = _library().create_model(name, pretrained=str(path), weights_only=True)
+        fits = dict(kinds[0]) if kinds else None
+        model = library.create_model(name, pretrained=str(path), weights_only=True, force_preprocess_cfg=fits)
     except Exception as error:
         why = f"open_clip cannot load {path} as {name!r}: {first_line(error)}"
         raise WeightsError(f"{path}{what}" if (what := seems(path)) else why) from error
@@ -54,10 +61,10 @@ def build_open_clip(config: BackboneConfig, *, image_size: int) -> ImageBackbone
     own = model.visual.image_size
     if (side := own if isinstance(own, int) else own[0]) != image_size:
         raise ConfigError(f"{name!r} sees images of {side} px, got {image_size}; set data.image.size: {side}")
-    fits = getattr(model.visual, "preprocess_cfg", {})
-    resampling = Image.Resampling[fits.get("interpolation", "bicubic").upper()]
+    seen = model.visual.preprocess_cfg
     backbone = ImageBackbone(OpenClipTowers(model), mean=model.visual.image_mean, std=model.visual.image_std)
-    backbone.fit = Fit(0 if fits.get("resize_mode") == "squash" else image_size, resampling)
+    resize = 0 if seen["resize_mode"] == "squash" else image_size
+    backbone.fit = Fit(resize, Image.Resampling[seen["interpolation"].upper()])
     return backbone
 
 

@@ -211,32 +211,33 @@ def by_split(rows: Iterable[Row]) -> dict[str, Callable[[], Listing]]:
 def with_splits(rows: Iterable[Row], val_share: float, test_share: float) -> tuple[list[Row], str]:
     """Rows with splits where a source lacks some, and how they were found, in words.
 
-    Without any they are those that the names of folders and shards say, if these say one for each image and all three
-    in all; else they are drawn. A missing val or test is drawn from train.
+    Without any they are those that the names of folders and shards say, if these say one for each image, of which some
+    are train; else they are drawn. A missing val or test is drawn from train.
     """
     given = list(rows)
     first = {bool(row.split): row.key or row.image for row in reversed(given)}
     if len(first) > 1:
         raise DataError(f"image {first[False]} has no split, but {first[True]} has one; give it for all images or none")
-    read = {row.key or row.image: row.split or _split_above(row.key or row.image) for row in given}
-    lacking = [split for split in SPLIT_NAMES if split not in read.values()]
+    keys = [row.key or row.image for row in given]
+    read = {key: row.split or _split_above(key) for key, row in zip(keys, given, strict=True)}
+    shares = {"val": val_share, "test": test_share}
+    lacking = [split for split in SPLIT_NAMES if split not in read.values() and shares.get(split, 1)]
     if not given or (True in first and (not lacking or "train" in lacking or test_share == 1)):
         return given, ""
-    if lacking and test_share == 1:
-        return [row._replace(split="test") for row in given], "no split is given, so all images are test"
-    splits, says = read, "read from the names of folders or shards"
-    mend = "; to choose it yourself, add a `split` column, or folders train, val and test"
-    if True in first:
-        shares = (share * (split in lacking) for split, share in (("val", val_share), ("test", test_share)))
-        own = {row.key or row.image for row in given if row.split == "train"}
-        splits = read | drawn_splits(own, *shares)
-        says = f"{' and '.join(lacking)} drawn from train"
-    elif lacking:
+    splits, says, mend = read, "", "; to choose it yourself, give each image a split, or its folder the name of one"
+    if "" in read.values() or "train" in lacking:
+        if test_share == 1:
+            return [row._replace(split="test") for row in given], "no split is given, so all images are test"
         half = [f"; that of {key} is not used, as some are missing" for key, split in read.items() if split]
         splits, says, mend = drawn_splits(read, val_share, test_share), "drawn", mend + "".join(half[:1])
+    elif lacking and test_share != 1:
+        own = {key for key, row in zip(keys, given, strict=True) if (row.split or read[key]) == "train"}
+        splits = read | drawn_splits(own, *(shares[split] * (split in lacking) for split in shares))
+        says = f"{' and '.join(lacking)} drawn from train"
     counts = Counter(splits.values())
-    says += ": " + ", ".join(f"{counts[split]:,} {split}" for split in SPLIT_NAMES) + f" images{mend * bool(lacking)}"
-    placed = (splits[row.key or row.image] if row.split in ("", "train") else row.split for row in given)
+    says = f"{says or 'read from the names of folders or shards'}: "
+    says += ", ".join(f"{counts[split]:,} {split}" for split in SPLIT_NAMES) + f" images{mend * ('drawn' in says)}"
+    placed = (splits[key] if row.split in ("", "train") else row.split for key, row in zip(keys, given, strict=True))
     return [row._replace(split=split) for row, split in zip(given, placed, strict=True)], f"split {says}"
 
 

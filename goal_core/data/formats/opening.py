@@ -49,7 +49,7 @@ _BROKEN = re.compile(
 )
 """What is left where a program could not read a character, tags of HTML, escapes of quotes, places of files, and what
 Excel writes for texts and ends of lines."""
-_BETWEEN = re.compile(r"\s*(\|+|;|#{2,}|\n|\t|\\[nt]|\x1f|[•¶¦~]|\$\$|::|&&| / |<sep>|\[SEP\]|</?s>|[\"”],\s*[\"“])\s*")
+_BETWEEN = re.compile(r"(\|+|;|#{2,}|\n|\t|\\[nt]|\x1f|[•¶¦~]|\$\$|::|&&| / |<sep>|\[SEP\]|</?s>|[\"”],\s*[\"“])")
 """What people write between several captions of one cell."""
 _TOGETHER = 64
 """Images, or rows of features, that a thread reads at a time."""
@@ -219,9 +219,9 @@ def _remarks(splits: Sequence[Sequence[Sequence[str]]]) -> Iterator[str]:
     broken = [text for caption in captions if (text := _broken(caption))]
     of = f"of {len(captions):,} captions"
     joined = Counter(found[1] for caption in captions if (found := _BETWEEN.search(html.unescape(caption))))
-    if 10 * joined.total() > len(captions):
-        between = joined.most_common(1)[0][0]
-        yield f"{joined.total():,} {of} hold {between!r}; if it stands between captions, make them a list"
+    for between, times in joined.most_common(1):
+        if 4 * times > len(captions):
+            yield f"{times:,} {of} hold {between!r}; if it stands between captions, make them a list"
     if bare:
         yield f"{len(bare):,} {of} contain no letter, such as the labels of boxes"
     if 2 * (number := sum(map(len, apart))) > len(captions):

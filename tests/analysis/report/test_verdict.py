@@ -116,7 +116,7 @@ def test_certainty_has_a_price() -> None:
     assert len(verdict(inputs)) <= 3
     two = verdict(inputs_of(sweep({"sig/nca": 1.2}, noise=0.5, seeds=2).results()))[1]
     assert two.endswith(
-        "would settle sig/nca against con/con, if means and spreads stay; after 2 seeds that is a rough guess."
+        "would settle sig/nca against con/con, if means and spreads stay; after two seeds that is a rough guess."
     )
     rows = [row for row in open_.rows if row["seed"] != 1]
     open_.rows = rows + [row | {"status": "failed", "seconds": None} for row in open_.rows if row["seed"] == 1]

@@ -141,7 +141,20 @@ def test_pictures_are_fitted_as_by_the_processor_or_it_is_said(
     for other in ("none", "crop_flip", "clip", "siglip", "vse_infty"):
         changed = replace(config, augment=other, resize=resize + (other == augment))
         if Fit.of(changed) != backbone.fit:
-            assert f"{{augment: {augment}, resize: " in backbone.fit.unlike(changed)
+            assert f"by the model's own processor {backbone.fit}" in backbone.fit.unlike(changed)
+
+
+@pytest.mark.parametrize(
+    "own",
+    [
+        {"size": None}, {"size": 32, "resample": None}, {"size": 32, "resample": "x"}, {"size": {"longest_edge": 32}},
+        {"size": 32, "do_resize": False}, {"size": {"shortest_edge": 32}, "do_center_crop": False},
+        {"size": {"height": 36, "width": 36}, "do_center_crop": True}, {"size": {"shortest_edge": 16}},
+    ],
+)  # fmt: skip
+def test_a_processor_of_an_unknown_kind_is_compared_with_nothing(tmp_path: Path, own: dict[str, Any]) -> None:
+    (clip_folder(tmp_path) / "preprocessor_config.json").write_text(json.dumps(own))
+    assert towers_in(str(tmp_path)).fit is None
 
 
 @pytest.mark.parametrize("own", [{"do_normalize": False}, {"do_rescale": False}, {"rescale_factor": 1 / 127.5}])
@@ -206,7 +219,9 @@ def test_a_tokenizer_with_more_ids_than_the_model_embeds_is_refused(tmp_path: Pa
     tokenizer = AutoTokenizer.from_pretrained(make(tmp_path))
     tokenizer.add_tokens(["<person>"])
     tokenizer.save_pretrained(tmp_path)
-    with pytest.raises(WeightsError, match=f"embeds {len(WORDS)} word pieces, but its tokenizer has {len(WORDS) + 1}"):
+    with pytest.raises(
+        WeightsError, match=f"embeds ids below {len(WORDS)}, but its tokenizer gives ids up to {len(WORDS)}"
+    ):
         subwords_of(str(tmp_path))
 
 

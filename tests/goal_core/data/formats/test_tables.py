@@ -48,7 +48,7 @@ def test_splits_of_few_images_are_drawn_with_exact_shares(data: Path) -> None:
     dataset = opened(table, val_share=0.3, test_share=0.3)
     assert {name: split.num_images for name, split in dataset.splits.items()} == {"train": 6, "val": 4, "test": 4}
     assert dataset.notes[0].startswith(
-        "split drawn: 6 train, 4 val, 4 test images; to choose it yourself, add a `split` column"
+        "split drawn: 6 train, 4 val, 4 test images; to choose it yourself, give each image a split"
     )
     assert "captions of one picture belong in one row" in dataset.notes[1]
 
@@ -80,7 +80,7 @@ def test_splits_of_many_images_are_drawn_by_name_for_ever() -> None:
         (["mine/train/{}.png", "mine/val/{}.png", "mine/other/{}.png"], "drawn: 4 train, 1 val, 1 test.* as some are"),
         (
             ["coach/{}.png", "latest/{}.png", "contest/{}.png"],
-            "drawn: 4 train, 1 val, 1 test images; to choose it yourself, add",
+            "drawn: 4 train, 1 val, 1 test images; to choose it yourself, give",
         ),
     ],
 )
@@ -109,6 +109,19 @@ def test_a_split_that_is_missing_is_drawn_from_train(given: list[str], said: str
         assert [sum(row.split == split for row in placed) for split in SPLIT_NAMES] == counts
         assert all(row in placed for row in rows if row.split != "train")
     assert with_splits(rows, 0.0, 1.0) == (rows, "")  # of data to evaluate on
+
+
+@pytest.mark.parametrize(
+    "places", [("Train", "Test"), ("a/train2014", "a/test2014"), ("x-train-0.tar", "x-test-0.tar")]
+)
+def test_a_split_that_no_folder_names_is_drawn_from_train(places: tuple[str, str]) -> None:
+    rows = [Row(f"{place}/{number}", ["x"]) for place in places for number in range(20)]
+    placed, says = with_splits(rows, 0.1, 0.2)
+    assert says.startswith("split val drawn from train: 18 train, 2 val, 20 test images")
+    assert {row.split for row in placed[20:]} == {"test"}
+    alone, says = with_splits(rows, 0.0, 1.0)  # of data to evaluate on
+    assert [row.split for row in alone] == ["train"] * 20 + ["test"] * 20
+    assert says == "split read from the names of folders or shards: 20 train, 0 val, 20 test images"
 
 
 @pytest.mark.parametrize("name", ["subset", "fold"])
