@@ -196,7 +196,7 @@ def report_to_html(report: Report, folder: Path) -> str:
     environment.globals.update(
         {function.__name__: function for function in (*_TEXTS, scale_of, text_colour)},
         baseline=BASELINE,
-        cell_id=_cell_id,
+        cell_id=lambda block, key: re.sub(r"[^A-Za-z0-9_.-]", "_", "-".join(("cell", block.key.slug, *key))),
         direction_titles=DIRECTION_TITLES,
         directions=DIRECTIONS,
         image=image,
@@ -206,10 +206,6 @@ def report_to_html(report: Report, folder: Path) -> str:
         shown_blocks=[section.grids[0].block for section in report.blocks if section.grids],
     )
     return environment.get_template("report.html.j2").render(report=report)
-
-
-def _cell_id(block: BlockResults, key: Objective) -> str:
-    return re.sub(r"[^A-Za-z0-9_.-]", "_", f"cell-{block.key.slug}-{key[0]}-{key[1]}")
 
 
 def _mean_and_spread(cell: CellSummary) -> tuple[str, str]:

@@ -214,18 +214,13 @@ class Fit(NamedTuple):
     """The shorter side before the central crop, pixels; 0 where pictures are stretched to the square."""
     resampling: Image.Resampling
 
-    @classmethod
-    def of(cls, config: ImageConfig) -> Fit:
-        """That of evaluation."""
-        own = transform_of(config)
-        return cls(0 if own.stretches else config.resize, own.resampling)
-
     def __str__(self) -> str:
         how = f"resized to {self.resize} on the shorter side and cropped" if self.resize else "stretched to the square"
         return f"{how}, {self.resampling.name.lower()}"
 
     def unlike(self, config: ImageConfig) -> str:
         """What differs where settings fit pictures otherwise than a model's own processor; empty where nothing does."""
-        ours = Fit.of(config)
+        own = transform_of(config)
+        ours = Fit(0 if own.stretches else config.resize, own.resampling)
         near = "; data.image.augment: clip and siglip are bicubic, and siglip stretches"
         return "" if self == ours else f"pictures are {ours}, but by the model's own processor {self}{near}"

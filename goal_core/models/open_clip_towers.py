@@ -61,10 +61,9 @@ def build_open_clip(config: BackboneConfig, *, image_size: int) -> ImageBackbone
     own = model.visual.image_size
     if (side := own if isinstance(own, int) else own[0]) != image_size:
         raise ConfigError(f"{name!r} sees images of {side} px, got {image_size}; set data.image.size: {side}")
-    seen = model.visual.preprocess_cfg
     backbone = ImageBackbone(OpenClipTowers(model), mean=model.visual.image_mean, std=model.visual.image_std)
-    resize = 0 if seen["resize_mode"] == "squash" else image_size
-    backbone.fit = Fit(resize, Image.Resampling[seen["interpolation"].upper()])
+    seen = model.visual.preprocess_cfg
+    backbone.fit = Fit(image_size * (seen["resize_mode"] != "squash"), Image.Resampling[seen["interpolation"].upper()])
     return backbone
 
 

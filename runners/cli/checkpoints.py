@@ -221,8 +221,6 @@ def search(
         return
     for name, caption, similarity in found:
         console.print(f"{similarity:6.3f}  {f'{caption}  {name}'.strip()}")
-    if page is not None:
-        console.print(str(page))
 
 
 @checkpoints.command()

@@ -222,8 +222,8 @@ def _show_recorded(places: SweepPlaces) -> None:
         tested = ", ".join(f"{what} {one.metrics[key]:.1f}" for key, what in METRICS.items() if key in one.metrics)
         console.print(f"{one.state:8} {name}  {one.reason or tested}".rstrip())
     done = sum(one.state == "done" for *_, one in rows)
-    console.print(f"{places.name}: {done} of {len(rows)} done, as its last launch asked for them")
-    console.print("settings that changed since are not seen, as no plugin was run")
+    unseen = "settings that changed since are not seen, as no plugin was run"
+    console.print(f"{places.name}: {done} of {len(rows)} done; {unseen}")
 
 
 @launching.command()

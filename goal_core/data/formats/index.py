@@ -157,8 +157,8 @@ def _files_in(root: Path, folder: str, names: Sequence[str]) -> dict[str, str]:
             hint = f"; there is {near}, while others are elsewhere; bring them together"
         elif near:
             is_form = normalize("NFC", near.name) == normalize("NFC", name)
-            hint = f"in {'Unicode form (NFC or NFD)' if is_form else 'letters, signs or ending'}"
-            hint = f"; there is {near.name!r}, which differs {hint}"
+            how = "Unicode form (NFC or NFD)" if is_form else "letters, signs or ending"
+            hint = f"; there is {near.name!r}, which differs in {how}"
         elif not there and (below := sorted(root.glob(f"*/{glob.escape(missing[0])}"))):
             above = below[0].relative_to(root).parts[0]
             hint = f"; there is {below[0]}: rename the folder {above} to images, or begin each path with {above}/"
@@ -226,11 +226,6 @@ class Index:
         """Path, size and times of each image of a split; empty where the stamps of the parsed files tell."""
         root, stamps = self.about["root"], self.columns.get(f"{split}.status", _NOTHING).tolist()
         return [(f"{root}/{name}", *stamp) for name, stamp in zip(self.texts(f"{split}.names"), stamps, strict=False)]
-
-    def digests_by_status(self) -> dict[tuple[Any, ...], NDArray[np.uint8]]:
-        """The digests of all images whose sizes and times are known."""
-        known = (zip(self.statuses(split), self.columns[f"{split}.digests"], strict=False) for split in SPLIT_NAMES)
-        return dict(chain.from_iterable(known))
 
     def dataset(self, config: DataConfig, path: Path | None) -> Dataset:
         """The dataset, whose images are verified whenever they are read.

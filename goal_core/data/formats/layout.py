@@ -60,8 +60,7 @@ _AFTER = re.compile(r"[-_ ]*\d*$")
 _FEW = 1000
 """Of fewer images the shares of a drawn split are exact."""
 USUAL = (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff")
-BESIDE = (".txt", ".TXT", ".caption")
-"""Endings of the files of captions beside pictures."""
+BESIDE = (".txt", ".TXT", ".caption")  # of files with the captions of a picture
 PICTURES = (*USUAL, ".jpe", ".jfif", ".apng", ".pbm", ".pgm", ".ppm", ".pnm", ".pfm")
 """All endings of the formats that are read; one that is not usual may also be a mask beside a picture."""
 _NUMBERED = re.compile(rf"\S+({'|'.join(map(re.escape, PICTURES))})#\d", re.I)

@@ -114,8 +114,7 @@ def _table(
     columns += [split_like(config, {name: [one.get(name) for one in records] for name in names}, where, said)]
     for number, record in enumerate(records, start=1):
         if None in record or ("" in names[1:] and str(record[""] or "").strip()):  # what no column has a name for
-            mend = "put quotes around the caption, or name every column (in R: col.names=NA)"
-            raise DataError(f"{where}, row {number} has more fields than the header; {mend}")
+            raise DataError(f"{where}, row {number} has more fields than the header; quote captions, name all columns")
         cells: list[Any] = [name and record.get(name) for name in columns]
         row = Row(_below_folder(cells[0], path.parent), *cells[1:])
         yield checked(row, f"{where}, row {number}: ", columns)

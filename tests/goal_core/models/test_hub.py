@@ -20,7 +20,7 @@ from goal_sweep.goal_core.checkpoints.initial_model import InitialModel
 from goal_sweep.goal_core.data.config import ImageConfig
 from goal_sweep.goal_core.data.formats.opening import open_dataset
 from goal_sweep.goal_core.data.text import Subwords, tokenizer_from_json
-from goal_sweep.goal_core.data.transforms import Fit, transform_of
+from goal_sweep.goal_core.data.transforms import transform_of
 from goal_sweep.goal_core.evaluation.evaluate import open_checkpoint
 from goal_sweep.goal_core.evaluation.trained_model import load_model
 from goal_sweep.goal_core.models import BackboneConfig, ModelConfig, TextConfig, VectorsConfig, VseInftyConfig, hub_id
@@ -138,10 +138,7 @@ def test_pictures_are_fitted_as_by_the_processor_or_it_is_said(
     torch.testing.assert_close((ours - backbone.mean) / backbone.std, theirs, atol=0.05, rtol=0)
     assert backbone.fit is not None
     assert backbone.fit.unlike(config) == ""
-    for other in ("none", "crop_flip", "clip", "siglip", "vse_infty"):
-        changed = replace(config, augment=other, resize=resize + (other == augment))
-        if Fit.of(changed) != backbone.fit:
-            assert f"by the model's own processor {backbone.fit}" in backbone.fit.unlike(changed)
+    assert f"own processor {backbone.fit}" in backbone.fit.unlike(replace(config, augment="vse_infty"))
 
 
 @pytest.mark.parametrize(
@@ -215,7 +212,6 @@ def test_captions_are_cut_to_what_model_and_tokenizer_read(
 
 @pytest.mark.parametrize("make", [clip_folder, siglip_folder, encoder_folder])
 def test_a_tokenizer_with_more_ids_than_the_model_embeds_is_refused(tmp_path: Path, make: Any) -> None:
-    """As after tokens were added without a change of the model."""
     tokenizer = AutoTokenizer.from_pretrained(make(tmp_path))
     tokenizer.add_tokens(["<person>"])
     tokenizer.save_pretrained(tmp_path)

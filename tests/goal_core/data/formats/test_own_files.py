@@ -146,10 +146,7 @@ def test_the_captions_of_pictures_have_one_of_these_endings(tmp_path: Path, endi
         (tmp_path / split / f"0.{ending}").write_text(f"a {split}")
     assert list(opened(tmp_path).splits["val"].captions) == ["a val"]
     (tmp_path / "val" / "0.txt").write_text("other")
-    (tmp_path / "val" / "0.caption").write_text("another")
-    found = opened(tmp_path)
-    assert list(found.splits["val"].captions) == ["other"]
-    assert re.match(r"text files not used: .*val/0\.(caption|TXT)", found.notes[0])
+    assert list(opened(tmp_path).splits["val"].captions) == ["other"]
 
 
 @pytest.mark.parametrize("place", ["p", "p/q", "images/p"])
