@@ -204,7 +204,7 @@ class SourceConfig(_Captioned):
     split_column: str = ""
     """Column with the split; for shards, the key of each image's JSON. `restval` counts as train."""
     val_share: Annotated[float, Range(at_least=0, below=1)] = 0.1
-    """Share of the images that become val where none has a split, of train where val is missing: exactly, or by a hash of names above 1,000."""
+    """Share of the images, or of train alone, that becomes val where none is: exactly, or by a hash above 1,000."""
     test_share: Annotated[float, Range(at_least=0, at_most=1)] = 0.1
     """The same for test; with 1 all are test."""
     max_captions: Limit = 0
