@@ -267,7 +267,7 @@ def _listings(config: DataConfig, layout: Layout, report: DataReport) -> tuple[d
         if file := listing.features:
             report.note(f"{split} features", "ok", f"shape {file.shape}, {np.dtype(file.dtype)}")
         if not listing.names and split in report.needed:
-            mend = "move rows to it, or leave out all splits, and they are drawn" if config.format == "source" else ""
+            mend = "move rows to it, or leave out all splits" if config.format == "source" else ""
             said = filter(None, [f"split {split!r} has no images", layout.split or mend])
             report.note(split, "wrong", ": ".join(said))
     return listings, [f"{what}, which are not used: {', '.join(own)}" for what, own in left_out.items() if own]
