@@ -153,11 +153,11 @@ def _at_chance(answers: Sequence[Answer]) -> str:
     limits = [limit for answer in answers for limit in answer.at_chance.values()]
     if not limits:
         return ""
-    names = list(starmap(objective_name, dict.fromkeys(name for answer in answers for name in answer.at_chance)))
-    who = f"{list_text(names)} {'is' if len(names) == 1 else 'are'} not"
+    tables, several = Counter(name for answer in answers for name in answer.at_chance), len(answers) > 1
+    names = [objective_name(*name) + f" ({number})" * several for name, number in tables.items()]
+    who, where = f"{list_text(names)} {'is' if len(names) == 1 else 'are'} not", " in so many tables" * several
     if all(len(answer.at_chance) == len(answer.grid.means) for answer in answers):
-        who = "No objective is"
-    where = f" in {sum(bool(one.at_chance) for one in answers)} of {len(answers)} tables" if len(answers) > 1 else ""
+        who, where = "No objective is", ""
     return f"{who} shown to be better than chance{where} (limit {span_text(limits)} of 600), so comparisons say little."
 
 
