@@ -215,14 +215,14 @@ def with_splits(rows: Iterable[Row], val_share: float, test_share: float) -> tup
     """
     given = list(rows)
     first = {bool(row.split): row.key or row.image for row in reversed(given)}
-    if len(first) > 1:
-        raise DataError(f"image {first[False]} has no split, but {first[True]} has one; give it for all images or none")
     keys = [row.key or row.image for row in given]
     read = {key: row.split or _split_above(key) for key, row in zip(keys, given, strict=True)}
+    if len(first) > 1 and "" in read.values():
+        raise DataError(f"image {first[False]} has no split, but {first[True]} has one; give it for all images or none")
     shares = {"val": val_share, "test": test_share}
     lacking = [split for split in SPLIT_NAMES if split not in read.values() and shares.get(split, 1)]
     if not given or (True in first and (not lacking or "train" in lacking or test_share == 1)):
-        return given, ""
+        return [row._replace(split=row.split or read[key]) for key, row in zip(keys, given, strict=True)], ""
     splits, says, mend = read, "", "; to choose it yourself, give each image a split, or its folder the name of one"
     if "" in read.values() or "train" in lacking:
         if test_share == 1:

@@ -314,9 +314,8 @@ def _digests(index: Index, known: Index | None, report: DataReport, progress: Pr
     found = {name: np.empty((len(reader), 32), np.uint8) for name, reader in readers.items()}
     done, total, problems = 0, sum(map(len, readers.values())), list[str]()
     remarks = defaultdict[str, list[str]](list)
-    splits = () if known is None else SPLIT_NAMES
-    pairs = (zip(known.statuses(split), known.columns[f"{split}.digests"], strict=False) for split in splits if known)
-    earlier = dict(chain.from_iterable(pairs))
+    own = (zip(known.statuses(one), known.columns[f"{one}.digests"], strict=False) for one in SPLIT_NAMES if known)
+    earlier = dict(chain.from_iterable(own))
     # Reading, hashing and Pillow's decoding release Python's global lock, so threads use all cores.
     with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
         for name, reader in readers.items():
