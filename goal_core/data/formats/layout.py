@@ -215,29 +215,28 @@ def with_splits(rows: Iterable[Row], val_share: float, test_share: float) -> tup
     """
     given = list(rows)
     first = {bool(row.split): row.key or row.image for row in reversed(given)}
-    keys = [row.key or row.image for row in given]
-    read = {key: row.split or _split_above(key) for key, row in zip(keys, given, strict=True)}
-    if len(first) > 1 and "" in read.values():
+    named = [row._replace(split=row.split or _split_above(row.key or row.image)) for row in given]
+    there, is_given = {row.split for row in named}, True in first
+    if is_given and "" in there:
         raise DataError(f"image {first[False]} has no split, but {first[True]} has one; give it for all images or none")
     shares = {"val": val_share, "test": test_share}
-    lacking = [split for split in SPLIT_NAMES if split not in read.values() and shares.get(split, 1)]
-    if not given or (True in first and (not lacking or "train" in lacking or test_share == 1)):
-        return [row._replace(split=row.split or read[key]) for key, row in zip(keys, given, strict=True)], ""
-    splits, says, mend = read, "", "; to choose it yourself, give each image a split, or its folder the name of one"
-    if "" in read.values() or "train" in lacking:
+    lacking = {split: share for split, share in shares.items() if share and test_share != 1 and split not in there}
+    if not given or (is_given and ("train" not in there or not lacking)):
+        return named, ""
+    says = f"{' and '.join(lacking)} drawn from train" if lacking else "read from the names of folders or shards"
+    mend = "; to choose it yourself, give each image a split, or its folder the name of one"
+    if "" in there or "train" not in there:
         if test_share == 1:
             return [row._replace(split="test") for row in given], "no split is given, so all images are test"
-        half = [f"; that of {key} is not used, as some are missing" for key, split in read.items() if split]
-        splits, says, mend = drawn_splits(read, val_share, test_share), "drawn", mend + "".join(half[:1])
-    elif lacking and test_share != 1:
-        own = {key for key, row in zip(keys, given, strict=True) if (row.split or read[key]) == "train"}
-        splits = read | drawn_splits(own, *(shares[split] * (split in lacking) for split in shares))
-        says = f"{' and '.join(lacking)} drawn from train"
-    counts = Counter(splits.values())
-    says = f"{says or 'read from the names of folders or shards'}: "
-    says += ", ".join(f"{counts[split]:,} {split}" for split in SPLIT_NAMES) + f" images{mend * ('drawn' in says)}"
-    placed = (splits[key] if row.split in ("", "train") else row.split for key, row in zip(keys, given, strict=True))
-    return [row._replace(split=split) for row, split in zip(given, placed, strict=True)], f"split {says}"
+        half = [f"; that of {row.key or row.image} is not used, as some are missing" for row in named if row.split]
+        named, lacking = [row._replace(split="train") for row in given], shares
+        says, mend = "drawn", mend + "".join(half[:1])
+    train = {row.key or row.image for row in named if row.split == "train"}
+    drawn = drawn_splits(train, *(lacking.get(split, 0.0) for split in shares))
+    placed = [row._replace(split=drawn[row.key or row.image]) if row.split == "train" else row for row in named]
+    counts = Counter({row.key or row.image: row.split for row in placed}.values())
+    says += ": " + ", ".join(f"{counts[split]:,} {split}" for split in SPLIT_NAMES) + f" images{mend * bool(lacking)}"
+    return placed, f"split {says}"
 
 
 def _split_above(key: str) -> str:
