@@ -249,20 +249,21 @@ class ResolvedSweep:
 
 def factors(sweep: ResolvedSweep) -> dict[str, int]:
     """The number of a sweep's own cells, and its factors; an objective counts once for each setting that it has."""
-    cells = len(replace(sweep, studies=()).cells)
+    cells = len((replace(sweep, studies=()) if sweep.studies else sweep).cells)  # a copy would expand everything anew
     backbones, seeds = len(sweep.config.model.backbones), len(sweep.config.seeds)
     return {"cells": cells, "backbones": backbones, "seeds": seeds, "objectives": cells // (backbones * seeds)}
 
 
 def describe_size(sweep: ResolvedSweep) -> str:
     """How many cells a sweep has of its own, without those of a search, as a product."""
+    sweep = replace(sweep, studies=()) if sweep.studies else sweep
     own, config = factors(sweep), sweep.config
     names = len(config.objectives.names)
     counts = {key: f"{count} {key if count != 1 else key[:-1]}" for key, count in {**own, "objectives": names}.items()}
     if own["objectives"] != names:
         counts["objectives"] = f"{own['objectives']} settings of {counts['objectives']}"
     axes = f", axes {', '.join(axis_names(config.axes))}" if config.axes else ""
-    if (trained := len(replace(sweep, studies=()).by_stage[-1])) != own["cells"]:
+    if (trained := len(sweep.by_stage[-1])) != own["cells"]:
         axes += f", so {trained} trainings of {config.stages[-1].name}"
     return f"{counts['cells']} = {counts['backbones']} x {counts['seeds']} x {counts['objectives']}{axes}"
 
