@@ -114,7 +114,7 @@ class StageConfig(InRange):
         if self.micro_batch and self.bn_mode == "legacy_quirk":
             yield "micro_batch needs bn_mode frozen_eval: legacy_quirk takes statistics of whole batches"
         if self.lr_drops and self.schedule == "linear":
-            yield "lr_drops belong to schedule drops, not to linear"
+            yield "lr_drops belong to schedule drops; with linear the rate falls to 0 at the last epoch by itself"
         if late := [drop for drop in self.lr_drops if not 0 < drop < self.epochs]:
             yield f"lr_drops must lie between 1 and epochs - 1 = {self.epochs - 1}, got {late}"
         if self.warmup_epochs >= self.epochs > 0:

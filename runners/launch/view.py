@@ -37,7 +37,7 @@ _ORDER: tuple[State, ...] = ("running", "waiting", "failed", "done")
 METRICS = {"test/i2t_r1": "image -> text R@1", "test/t2i_r1": "text -> image R@1"}
 """The test results that have a grid, and what it calls them."""
 LABEL, MEAN, SQUARE = 7, 7, 23
-"""Columns of a row's name, of a mean with its star, of an objective with the space after it."""
+"""Columns of a row's name, of a mean with its star, of an objective with the space after it where there is room."""
 _LOWEST, _HIGHEST = ColorTriplet(0xFF, 0xFF, 0xFF), ColorTriplet(0x57, 0xBB, 0x8A)
 """The colours behind the lowest and the highest mean of a grid, as in the report's heatmaps."""
 MAX_MARKS = 6
@@ -178,7 +178,7 @@ def block_grid(progress: SweepProgress, block: Block, metric: str = "", width: i
         squares[name] = text.append_text(_marks(progress, own, always=not metric))
     heading = ", ".join(filter(None, (" ".join(block[:-1]), block.configuration)))
     title = Text(f"{heading}: {METRICS[metric] if metric else block_counts(progress, block)}", style="bold")
-    return Group(title, *map(_one_line, _rows(squares, max(1, (width - LABEL + 1) // SQUARE))))
+    return Group(title, *map(_one_line, _rows(squares, width - LABEL + 1)))
 
 
 def _points(progress: SweepProgress, seeds: Sequence[Training], metric: str) -> dict[int, float]:
@@ -189,17 +189,21 @@ def _points(progress: SweepProgress, seeds: Sequence[Training], metric: str) -> 
     return dict(enumerate(status.best_rsum for status in scored if status.epochs == most))
 
 
-def _rows(squares: Mapping[Objective, Text], abreast: int) -> Iterable[Text]:
+def _rows(squares: Mapping[Objective, Text], room: int) -> Iterable[Text]:
     """The squares in the order of the table, below and beside the names of their weights; then what is too wide."""
     names = [name for name in triplet_weights if any(triplet == name for _, triplet in squares)]
+    wide = max(min(SQUARE, room // max(1, len(names))), 1 + max(map(len, squares.values())))
+    abreast = max(1, room // wide)
     for triplets in (*(names[start : start + abreast] for start in range(0, len(names), abreast)), [LOSS]):
         if triplets != [LOSS]:
-            yield Text(" " * LABEL + "".join(f"{f'{triplet:>{MEAN}}':<{SQUARE}}" for triplet in triplets), style="bold")
+            yield Text(" " * LABEL + "".join(f"{f'{triplet:>{MEAN}}':<{wide}}" for triplet in triplets), style="bold")
+        elif abreast < len(names):  # else what has no column seems to be in the last
+            yield Text()
         for pair in (*pair_weights, *baselines):
             if any((pair, triplet) in squares for triplet in triplets):
                 row = Text.assemble((f"{pair:<{LABEL}}", "bold"))
                 for square in (squares.get((pair, triplet), Text()) for triplet in triplets):
-                    row.append_text(square).append(" " * max(1, SQUARE - len(square)))
+                    row.append_text(square).append(" " * (wide - len(square)))
                 yield row
 
 

@@ -35,7 +35,8 @@ def as_csv(data: Path, separator: str = ",") -> Path:
         for one in records(data)
         for text in one["captions"]
     ]
-    path.write_text("\n".join([separator.join(("image", "caption", "split")), *rows]) + "\n")
+    empty = [separator * 2] * 2  # as Excel ends a sheet
+    path.write_text("\n".join([separator.join(("image", "caption", "split")), *rows, *empty]) + "\n")
     return path
 
 

@@ -5,6 +5,7 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from io import StringIO
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +56,7 @@ def column_of(config: SourceConfig, kind: str, names: Sequence[str], where: obje
         raise DataError(f"{where} has the columns {', '.join(names)}; name that of the {kind}: {key}")
     if len(taken) > 1:
         mend = f"name one: {key}" if taken[0] != taken[1] else "rename one"
+        mend += "; to keep both, write a row for each caption" * (kind == "caption")
         raise DataError(f"{where} has two columns {' and '.join(map(repr, taken[:2]))}; {mend}")
     return taken[0] if taken else None
 
@@ -109,10 +111,12 @@ def _table(
     A line is added to `said` where the splits are in a column of another name, and where several may hold captions.
     """
     where = f"{path}{how}"
-    columns, records = [column_of(config, kind, names, where) for kind in ("image", "caption")], list(records)
-    said += also_named(config, {name: [one.get(name) for one in records[:_FEW]] for name in names})
-    columns += [split_like(config, {name: [one.get(name) for one in records] for name in names}, where, said)]
-    for number, record in enumerate(records, start=1):
+    columns = [column_of(config, kind, names, where) for kind in ("image", "caption")]
+    numbered = enumerate(records, start=1)
+    rows = {number: one for number, one in numbered if any(str(cell or "").strip() for cell in one.values())}
+    said += also_named(config, {name: [one.get(name) for one in islice(rows.values(), _FEW)] for name in names})
+    columns += [split_like(config, {name: [one.get(name) for one in rows.values()] for name in names}, where, said)]
+    for number, record in rows.items():
         if None in record or ("" in names[1:] and str(record[""] or "").strip()):  # what no column has a name for
             raise DataError(f"{where}, row {number} has more fields than the header; quote captions, name all columns")
         cells: list[Any] = [name and record.get(name) for name in columns]

@@ -89,12 +89,7 @@ def test_saved_datasets_may_name_splits_in_a_column(data: Path, name: str, place
     folder = whole / place
     folder.mkdir(parents=True)
     rows = [
-        {
-            "image": {"bytes": (data / one["image"]).read_bytes()},
-            "caption": one["captions"],
-            name: one["split"],
-            "x": "x",
-        }
+        {"image": {"bytes": (data / one["image"]).read_bytes()}, "caption": one["captions"], name: one["split"], "x": 1}
         for one in records(data)
     ]
     for number, part in enumerate((rows[:2], rows[2:])):
@@ -113,6 +108,7 @@ def test_saved_datasets_may_name_splits_in_a_column(data: Path, name: str, place
         ("a.png\tA dog, brown\nb.png\tA cat\n", "has no header: .*a.png"),
         ("1.JPG#0,A dog\n", "has no header: .*1.JPG"),
         ("image,caption,caption\na.png,b,c\n", "two columns 'caption' and 'caption'"),
+        ("image,caption_0,caption_1\na.png,b,c\n", "two columns 'caption_0' and .* a row for each caption"),
         ('image,caption\na.png,"b\n', r"photos\.csv:\d: .*end of data"),
         ("", r"photos\.csv is empty"),
         ("image,caption\n,b\n", "row 1: image must be the path of a file"),
