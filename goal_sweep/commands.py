@@ -213,6 +213,7 @@ def _arguments(
 ) -> SweepArguments:
     if isinstance(set_, str):
         raise GoalError(f"set must be a list of settings, such as [{set_!r}]")
+    warnings.filterwarnings("ignore", "IProgress not found")  # tqdm's, of bars that nothing here shows
     from goal_sweep.runners.cli.options import SweepArguments
 
     place, uri = place_of(store), tracking_uri or os.environ.get("GOAL_SWEEP_TRACKING_URI") or None
@@ -220,10 +221,8 @@ def _arguments(
 
 
 def _result(arguments: SweepArguments, out: Path | None = None, *, status: int = 0) -> SweepResult:
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "IProgress not found")  # tqdm's, of bars that nothing here shows
-        from goal_sweep.runners.cli.reports import report_target
-        from goal_sweep.sweep_result import SweepResult
+    from goal_sweep.runners.cli.reports import report_target
+    from goal_sweep.sweep_result import SweepResult
 
     target = report_target(arguments.sweep, arguments.overrides)
     return SweepResult(target=target, folder=out or target.folder, status=status)

@@ -319,7 +319,7 @@ def changed_settings(before: Requested, asked: Requested) -> str:
     """The settings that the last launch had otherwise, such as `stages.frozen.epochs 9 -> 5`; empty without any."""
     then, now = _settings(before), _settings(asked)
     differ = [name for name in sorted(then | now) if then.get(name) != now.get(name)]
-    shown = [f"{name} {then.get(name)} -> {now.get(name)}" for name in differ[:_MAX_SHOWN]]
+    shown = [f"{name} {then.get(name, 'unset')} -> {now.get(name, 'unset')}" for name in differ[:_MAX_SHOWN]]
     return ", ".join(shown + ([f"and {len(differ) - _MAX_SHOWN} more"] if len(differ) > _MAX_SHOWN else []))
 
 

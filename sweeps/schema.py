@@ -176,7 +176,9 @@ class SweepData(Settings):
 class SweepConfig(SweepPlaces):
     """One sweep file, complete and checked."""
 
-    FILE_KEYS: ClassVar = {"extends": {"type": "string", "description": "Another sweep, which this one changes."}}
+    FILE_KEYS: ClassVar = {
+        "extends": {"type": "string", "description": "Another sweep, by file or shipped name, that this one changes."}
+    }
     """Further keys of a sweep file, as JSON schema, which are taken out before it is checked."""
 
     plugins: tuple[Plugin, ...] = ()

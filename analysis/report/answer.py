@@ -87,8 +87,9 @@ class Answer:
 
     @property
     def mean(self) -> str:
-        """The highest mean as printed, with its number of runs if seeds are missing."""
-        return self.grid.cells[self.best].text().replace(" ± --", "")
+        """The highest mean as printed, with its number of runs if seeds are missing; where several share it, alone."""
+        text = self.grid.cells[self.best].text()
+        return text.replace(" ± --", "") if len(self.top) == 1 else text.partition(" ")[0]
 
     @property
     def top(self) -> tuple[Objective, ...]:

@@ -172,7 +172,7 @@ def tokenizer_of(encoder: str, words: Callable[[], T]) -> T | Subwords:
 
 def subwords_of(weights: str) -> Subwords:
     """The tokenizer of a model of the library, which cuts captions to what the model can read."""
-    sizes, (tokenizer, _, longest) = _sizes_of(weights), _tokenizer_of(weights)
+    sizes, (tokenizer, _) = _sizes_of(weights), _tokenizer_of(weights)
     text = getattr(sizes, "text_config", sizes)
     if (rows := getattr(text, "vocab_size", math.inf)) <= (highest := max(tokenizer.get_vocab().values())):
         raise WeightsError(f"{weights!r} embeds ids below {rows}, but its tokenizer gives ids up to {highest}")
@@ -184,19 +184,22 @@ def subwords_of(weights: str) -> Subwords:
     positions = getattr(text, "max_position_embeddings", 512)
     if _LIKE_ROBERTA.search(text.model_type):
         positions -= text.pad_token_id + 1
-    tokenizer.enable_truncation(min(positions, longest))
+    cut = tokenizer.truncation
+    tokenizer.enable_truncation(min(positions, cut["max_length"]), direction=cut["direction"])
     return Subwords(tokenizer.to_str())
 
 
-def _tokenizer_of(weights: str) -> tuple[Any, int, int]:
-    """A model's tokenizer, of the `tokenizers` library, the id that fills captions up, and ids of the longest."""
+def _tokenizer_of(weights: str) -> tuple[Any, int]:
+    """A model's tokenizer, of the `tokenizers` library, and the id that fills captions up."""
     from transformers import AutoTokenizer
 
     try:
         tokenizer = AutoTokenizer.from_pretrained(weights)
         backend, pad = tokenizer.backend_tokenizer, tokenizer.pad_token_id or 0
         backend.no_padding()  # which is of batches
-        return backend, pad, tokenizer.model_max_length
+        longest = min(tokenizer.model_max_length, 1 << 30)  # which is huge where it is not known
+        backend.enable_truncation(longest, direction=tokenizer.truncation_side)
+        return backend, pad
     except (OSError, ValueError, AttributeError, ImportError) as error:
         raise _unread("the tokenizer of", weights, error) from error
 

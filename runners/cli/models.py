@@ -155,7 +155,7 @@ def _best(sweep: SweepArguments, objective: str, seeds: int) -> list[Chosen]:
         folder = store.folder_of(run["cell"], run["stage"], run["training"])
         paths.append(Chosen(folder.path(BEST), config.data.root))
         mean = f"the mean of {count_text(len(best), 'seed')}, {best[RSUM.val].mean():.1f}"
-        said = f"best on val by {mean}: {run['name']}"
+        said = f"{'a seed of the ' * (seeds > 1)}best on val by {mean}: {run['name']}"
         place = store.storage.shown(folder.place(BEST))
         print(printable(f"{said}, itself {run[RSUM.val]:.1f}, {place}"), file=sys.stderr)
     return paths

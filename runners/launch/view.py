@@ -59,7 +59,7 @@ def overview(progress: SweepProgress, name: str, *, width: int = 80, room: Conso
     if begun := [progress[training].epochs for training in progress.trainings if progress.begun(training)]:
         head.append(f"\n{len(begun)} of the waiting continue from a saved state ({sum(begun)} epochs in all)")
     head.append(f"\n{progress.phase}" if progress.phase else "")
-    grids: list[RenderableType] = []
+    drawn: list[tuple[str, Group]] = []
     statuses = {training: progress[training] for training in progress.trainings}
     of_block = {block: {statuses[one].state for one in progress.of_block(block)} for block in progress.blocks}
     in_turn = sorted(of_block, key=lambda block: min(map(_ORDER.index, of_block[block]))) if room else of_block
@@ -67,14 +67,16 @@ def overview(progress: SweepProgress, name: str, *, width: int = 80, room: Conso
         has_results = "done" in of_block[block] and block.configuration != CANDIDATES  # which are not tested
         metrics = [""] if "running" in of_block[block] or not has_results else []
         metrics += METRICS if has_results else []
-        grids += [Group(Text(), block_grid(progress, block, metric, width)) for metric in metrics]
+        drawn += [(metric, block_grid(progress, block, metric, width)) for metric in metrics]
     lists = _listed("failed", [_named(*one) for one in statuses.items() if one[1].state == "failed"])
     lists += _listed("to be repeated", [_named(*one) for one in statuses.items() if one[1].damaged])
-    shown, last = grids + lists, legend(is_done=counts["done"] == len(statuses))
+    shown = [*(Group(Text(), grid) for _, grid in drawn), *lists]
+    signs = "".join(str(line) for _, grid in drawn for line in grid.renderables)
+    last = legend(signs, has_scores=any(not metric for metric, _ in drawn))
     if room is not None:  # one row is the bar's, and the first grid stays, whatever the terminal
         above, below, *rows = (len(room.render_lines(one)) for one in (head, last, *shown))
         fitting = sum(used < room.height - above - below for used in accumulate(rows))
-        shown = shown[: max(fitting, bool(grids))]
+        shown = shown[: max(fitting, bool(drawn))]
     return Group(head, *shown, last)
 
 
@@ -190,15 +192,18 @@ def _points(progress: SweepProgress, seeds: Sequence[Training], metric: str) -> 
 
 
 def _rows(squares: Mapping[Objective, Text], room: int) -> Iterable[Text]:
-    """The squares in the order of the table, below and beside the names of their weights; then what is too wide."""
+    """The squares in the order of the table, below and beside the names of their weights; then what is too wide.
+
+    What has no column stands apart, or it would seem to be in one.
+    """
     names = [name for name in triplet_weights if any(triplet == name for _, triplet in squares)]
     wide = max(min(SQUARE, room // max(1, len(names))), 1 + max(map(len, squares.values())))
     abreast = max(1, room // wide)
-    for triplets in (*(names[start : start + abreast] for start in range(0, len(names), abreast)), [LOSS]):
-        if triplets != [LOSS]:
-            yield Text(" " * LABEL + "".join(f"{f'{triplet:>{MEAN}}':<{wide}}" for triplet in triplets), style="bold")
-        elif abreast < len(names):  # else what has no column seems to be in the last
-            yield Text()
+    parts = [names[start : start + abreast] for start in range(0, len(names), abreast)]
+    parts += [[LOSS]] * any(LOSS in key for key in squares)
+    for triplets in parts:
+        heads = (f"{f'{triplet:>{MEAN}}':<{wide}}" for triplet in triplets if triplet != LOSS)
+        yield Text(" " * LABEL + "".join(heads), style="bold")
         for pair in (*pair_weights, *baselines):
             if any((pair, triplet) in squares for triplet in triplets):
                 row = Text.assemble((f"{pair:<{LABEL}}", "bold"))
@@ -229,12 +234,13 @@ def block_counts(progress: SweepProgress, block: Block) -> str:
     return ", ".join(parts) + (", score of the best" if block.configuration == CANDIDATES else "")
 
 
-def legend(*, is_done: bool = False) -> Text:
-    """Explain the grids, in lines of at most 80 columns: of scores and seeds only until all are done."""
+def legend(drawn: str, *, has_scores: bool) -> Text:
+    """Explain what is drawn in grids, in lines of at most 80 columns."""
     share = f"{SHARES[0]} to {SHARES[-1]} share of its epochs"
-    lines = ["score: best val rsum so far, mean over the seeds with the most epochs"] * (not is_done)
-    lines += [f"a mark for each seed: {WAITING} waiting  {share}  {DONE} done  {FAILED} failed"] * (not is_done)
-    lines += ["* highest of those that are done"]
+    lines = ["score: best val rsum so far, mean over the seeds with the most epochs"] * has_scores
+    marks = f"a mark for each seed: {WAITING} waiting  {share}  {DONE} done  {FAILED} failed"
+    lines += [marks] * any(sign in drawn for sign in (WAITING, *SHARES, DONE))
+    lines += ["* highest of those that are done"] * ("*" in drawn)
     return Text("\n".join(lines), style="dim")
 
 

@@ -44,11 +44,14 @@ LAYOUTS: Mapping[str, Callable[[Any], Layout]] = {
 """By `data.format` in sweep files; `scenes` are drawn."""
 _LETTER = re.compile(r"[^\W\d_]")
 _BROKEN = re.compile(
-    r"\ufffd|</?(?:a|b|br|div|em|i|p|span|u)\b[^<>]*>|\\u[0-9a-fA-F]{4}"
+    r"\ufffd|</?(?:a|b|br|div|em|i|p|span|u)\b[^<>]*>|</\w+>|<!\[CDATA\[|\\u[0-9a-fA-F]{4}|<U\+[0-9A-F]{4,}>"
+    r"|\\x[0-9a-f]{2}|\\[23][0-7]{2}|(%[0-9a-fA-F]{2}|=[0-9A-F]{2})\S*\1|\[object Object\]|[À-ÿ][¡-ÿ]{3}"
     r"|\A(?:https?://\S+|\S+\.(?i:txt|caption|json|jpe?g|png|webp|npy))\Z|\A=\s*\".*\"\Z|_x000[9AD]_|\\\""
 )
-"""What is left where a program could not read a character, tags of HTML, escapes of quotes, places of files, and what
-Excel writes for texts and ends of lines."""
+"""What is left where a program could not read a character, tags of HTML, escapes, places of files, what Excel writes
+for texts and ends of lines, and more signs of Western languages in a row than they have."""
+_CODE_PAGES = ("mac_roman", "iso8859-2", "koi8-r", *(f"cp{n}" for n in (437, 850, 866, 1250, 1251, *range(1253, 1259))))
+"""Encodings other than Western ones, as which UTF-8 is read by mistake. A caption or two may mean what they say."""
 _BETWEEN = re.compile(r"(\|+|;|#{2,}|\n|\t|\\[nt]|\x1f|[•¶¦~]|\$\$|::|&&| / |<sep>|\[SEP\]|</?s>|[\"”],\s*[\"“])")
 """What people write between several captions of one cell."""
 _TOGETHER = 64
@@ -216,7 +219,9 @@ def _remarks(splits: Sequence[Sequence[Sequence[str]]]) -> Iterator[str]:
     captions = [caption for split in splits for one in split for caption in one]
     bare = [caption for caption in captions if not _LETTER.search(caption)]
     apart = [one for split in splits for one in split if len(one) > 2 and all(map(is_word, one))]
-    broken = [text for caption in captions if (text := _broken(caption))]
+    beyond = [caption for caption in captions if not caption.isascii()][:1000]
+    likely = [page for page in _CODE_PAGES if 2 * sum(_misread(caption, page) for caption in beyond) > len(beyond)]
+    broken = [text for caption in captions if (text := _broken(caption, ("cp1252", "latin-1", *likely)))]
     of = f"of {len(captions):,} captions"
     joined = Counter(found[1] for caption in captions if (found := _BETWEEN.search(html.unescape(caption))))
     for between, times in joined.most_common(1):
@@ -226,21 +231,26 @@ def _remarks(splits: Sequence[Sequence[Sequence[str]]]) -> Iterator[str]:
         yield f"{len(bare):,} {of} contain no letter, such as the labels of boxes"
     if 2 * (number := sum(map(len, apart))) > len(captions):
         yield f"{number:,} {of} are one word, such as {apart[0][0]!r:.30}; if a list holds their words, join it"
+    if 2 * (number := sum(caption[0] == caption[-1] == '"' for caption in captions)) > len(captions):
+        yield f"{number:,} {of} stand in quotes, which are read as words"
     if broken:
         yield f"{len(broken):,} {of} are HTML or paths, or of Excel or another encoding, such as {broken[0]!r:.30}"
 
 
-def _broken(caption: str) -> str:
-    """What shows that a caption is HTML, JSON, a path, or UTF-8 read as Latin-1; empty where nothing does."""
+def _broken(caption: str, encodings: Iterable[str]) -> str:
+    """What shows that a caption is HTML, JSON, a path, or UTF-8 read in such an encoding; empty where nothing does."""
     if found := _BROKEN.search(caption):
         return found[0]
     if ";" in caption and html.unescape(caption) != caption:
         return caption
-    for encoding in () if caption.isascii() else ("cp1252", "latin-1"):
-        with suppress(UnicodeError):
-            if caption.encode(encoding).decode() != caption:
-                return caption
-    return ""
+    return caption if any(_misread(caption, encoding) for encoding in encodings) else ""
+
+
+def _misread(caption: str, encoding: str) -> bool:
+    """Whether a caption is UTF-8 that was read in an encoding."""
+    with suppress(UnicodeError):
+        return not caption.isascii() and caption.encode(encoding).decode() != caption
+    return False
 
 
 def _listings(config: DataConfig, layout: Layout, report: DataReport) -> tuple[dict[str, Listing], list[str]]:

@@ -203,9 +203,10 @@ def test_captions_are_cut_to_what_model_and_tokenizer_read(
     sizes = {**SIZES, "hidden_dim": 32, "dim": 16, "n_heads": 2, "n_layers": 1, "vocab_size": len(WORDS)}
     config = AutoConfig.for_model(kind, **sizes, max_position_embeddings=positions)
     AutoModel.from_config(config).save_pretrained(tmp_path)
-    save_tokenizer(tmp_path, **({} if longest is None else {"model_max_length": longest}))
-    ids = torch.tensor([subwords_of(str(tmp_path)).encode("a red circle " * 200)])
-    assert ids.shape[1] == (longest or positions - (0 if kind == "distilbert" else 2))
+    save_tokenizer(tmp_path, **({} if longest is None else {"model_max_length": longest, "truncation_side": "left"}))
+    text, size = "a red circle " * 200 + "blue", longest or positions - (0 if kind == "distilbert" else 2)
+    ids = torch.tensor([subwords_of(str(tmp_path)).encode(text)])
+    assert ids.tolist() == [AutoTokenizer.from_pretrained(tmp_path)(text, truncation=True, max_length=size).input_ids]
     states = word_states(build_encoder(str(tmp_path), len(WORDS)), ids, torch.tensor([ids.shape[1]]))
     assert states.shape == (1, ids.shape[1], 16)
 

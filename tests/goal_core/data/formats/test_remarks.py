@@ -1,6 +1,7 @@
 """What is right in form but seldom meant is said, with an example: captions, pictures and features."""
 
 import re
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -46,7 +47,12 @@ def notes_of(folder: Path, captions: list[str]) -> list[str]:
         (("ÐºÐ¾Ñ‚".replace("Ñ‚", "Ñ\x82"), *FINE[1:]), "1 of 11 .* such as "),
         (("a caf\ufffd", *FINE[1:]), "1 of 11 .* such as '\ufffd'"),
         ((r"a caf\u00e9", r"a \"stop\" sign", *FINE[2:]), "2 of 11 .* such as "),
+        (
+            (r"caf<U+00E9>", r"b'caf\xc3\xa9", r"caf\303\251", "a%20red%20hat", "êðàñíûé", *FINE[5:]),
+            "5 of 11 .* such as ",
+        ),
         (("captions/01.txt", "https://a.org/b", *FINE[2:]), "2 of 11 .* paths, .* such as 'captions/01.txt'"),
+        (("a cat", '"""a red hat"""', '"""a dog"""'), "2 of 3 .* stand in quotes"),
         (('="a cat"', "a hat_x000D_", *FINE[2:]), "2 of 11 .* of Excel .* such as '=\"a cat\"'"),
         (("a cat | a dog", "a hat|a cup", "a cow|b"), r"3 of 3 .* hold '\|'; if it stands between captions"),
         (("a cat;a dog", *FINE[1:]), ""),
@@ -63,6 +69,19 @@ def notes_of(folder: Path, captions: list[str]) -> list[str]:
 def test_captions_that_look_like_something_else_are_counted(tmp_path: Path, captions: list[str], says: str) -> None:
     found = notes_of(tmp_path, list(captions))
     assert [bool(re.match(says, line)) for line in found] == [True] * bool(says), found
+
+
+@pytest.mark.parametrize("page", ["mac_roman", "cp1251", "cp866", "koi8-r", "iso8859-2", "cp850", "cp1256"])
+def test_captions_that_were_read_in_another_encoding_are_counted(tmp_path: Path, page: str) -> None:
+    texts = ("a café", "un niño", "кот на столе", "żółw", "ein grüner Vogel", "a cat", "мост", "قطة على طاولة")
+    broken = []
+    for text in texts:
+        with suppress(UnicodeError):
+            broken.append(text.encode().decode(page))
+    assert len(broken) > 4
+    assert [line.split(" are ")[0] for line in notes_of(tmp_path, broken)] == [
+        f"{len(broken) - 1} of {len(broken)} captions"
+    ]
 
 
 def test_test_captions_are_compared_where_there_are_no_others(tmp_path: Path) -> None:

@@ -113,6 +113,7 @@ def test_saved_datasets_may_name_splits_in_a_column(data: Path, name: str, place
         ("", r"photos\.csv is empty"),
         ("image,caption\n,b\n", "row 1: image must be the path of a file"),
         ("image,caption\n../a.png,b\n", "row 1: image must be the path of a file below"),
+        (f"image,caption\n{{'bytes': b'{256 * 'x'},b\n", "row 1: image must be the path of a file"),
         ("image,caption,split\npictures/0001.png,b,tests\n", "split must be one of"),
         ("image,caption\npictures/0001.png,\n", "must be a caption"),
         ("image,caption\npictures/0001.png,a cat, sitting\n", "row 1 has more fields than the header"),

@@ -46,7 +46,7 @@ def test_a_baseline_is_a_row_of_its_own_below_the_grid() -> None:
     for number, (one,) in enumerate(progress.blocks[block].values()):
         progress.set(one, status("done", metrics={"test/i2t_r1": 90.0 + number}))
     grid = text_of(block_grid(progress, block, "test/i2t_r1"))
-    squares = ["con", "nca", "cir"], ["con", "90.0", "91.0", "92.0"], ["infonce", "*93.0"]
+    squares = ["con", "nca", "cir"], ["con", "90.0", "91.0", "92.0"], [], ["infonce", "*93.0"]
     assert tuple(line.split() for line in grid[1:]) == squares
     assert text_of(block_grid(progress, block, "test/i2t_r1", width=40))[-2:] == ["", "infonce  *93.0"]
 
@@ -65,10 +65,11 @@ def test_what_waits_with_saved_epochs_is_shown_as_begun() -> None:
 
 
 def test_the_legend_explains_every_sign_within_80_columns() -> None:
-    lines = text_of(legend(), width=200)
+    lines = text_of(legend("· *1.0", has_scores=True), width=200)
     assert max(map(len, lines)) <= 80
     for sign in (WAITING, SHARES[0], SHARES[-1], DONE, FAILED, "*", "val rsum"):
         assert sign in " ".join(lines)
+    assert not legend("con 41.6 ± 1.8  6/46", has_scores=False).plain
 
 
 @pytest.mark.parametrize("width", [60, 80, 200])
