@@ -70,7 +70,7 @@ def overview(progress: SweepProgress, name: str, *, width: int = 80, room: Conso
         drawn += [(metric, block_grid(progress, block, metric, width)) for metric in metrics]
     lists = _listed("failed", [_named(*one) for one in statuses.items() if one[1].state == "failed"])
     lists += _listed("to be repeated", [_named(*one) for one in statuses.items() if one[1].damaged])
-    shown = [*(Group(Text(), grid) for _, grid in drawn), *lists]
+    shown: list[RenderableType] = [*(Group(Text(), grid) for _, grid in drawn), *lists]
     signs = "".join(str(line) for _, grid in drawn for line in grid.renderables)
     last = legend(signs, has_scores=any(not metric for metric, _ in drawn))
     if room is not None:  # one row is the bar's, and the first grid stays, whatever the terminal
