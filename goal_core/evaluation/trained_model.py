@@ -116,7 +116,7 @@ class RetrievalModel:
         """
         query = self._embed_texts([text], is_known=True)[0]
         if unknown := self.unknown_words(text):
-            warn(f"words that {self._path} does not know: {', '.join(map(repr, unknown))}")
+            warn(f"words that the model does not know: {', '.join(map(repr, unknown))}")
         if np.ndim(images) != 2 or len(query) != np.shape(images)[1]:
             raise DataError(f"images must be (N, {len(query)}), got {tuple(np.shape(images))}")
         if top < 1:

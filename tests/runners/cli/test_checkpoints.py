@@ -55,7 +55,7 @@ def test_pictures_are_searched_and_shown(
     said: list[str] = []
     with listening(said.append):
         assert run(["search", str(cell), "qqq square, red/zzz's", *where[:2]]) == 0
-    assert said == [f"words that {cell} does not know: 'qqq', \"zzz's\""]
+    assert said == ["words that the model does not know: 'qqq', \"zzz's\""]
     for query in ("qqq, zzz", "qqq/zzz", "红旗，绿旗", "!!!"):
         assert run(["search", str(cell), query, *where[:2]]) == 2
         assert f"knows no word of {query!r}" in capsys.readouterr().err
