@@ -51,7 +51,7 @@ def warn_of_lengths(image_emb: Tensor, text_emb: Tensor, consequence: str) -> No
 SETS: Final = ("pos_set", "neg_set")
 """Names of the relative sets' sizes among the statistics; NaN of one of several cells whose pair weight used none."""
 QUANTILES: Final = (0.1, 0.5, 0.9)
-"""Quantiles of the similarities in `ObjectiveStats.as_dict`."""
+"""Quantiles of the similarities in `ObjectiveStats.numbers`."""
 TOLERANCE: Final = 0.01
 """A hinge within this share of its collapsed value counts as collapsed."""
 
@@ -122,7 +122,9 @@ class ObjectiveStats:
     def numbers(self) -> tuple[list[str], Tensor]:
         """Names of K statistics, and their values on the device, shape (K,) or (K, C); see `named`.
 
-        They are the sums over a batch, means over the anchors with a negative, and quantiles of the similarities.
+        They are `hinge` (sum), `triplets` (anchors with a negative), `grad_norm`; and over those anchors the means
+        `pos_sim`, `neg_sim`, `triplet_weight`, `pos_weight`, `neg_weight`, the share `active` within the margin, the
+        mean sizes `pos_set`, `neg_set`, where weights have sets, and the quantiles `pos_sim_p10` .. `neg_sim_p90`.
         """
         sums = {"hinge": self.hinge, "triplets": self.valid.sum(-1), "grad_norm": self.gradient.norm()}
         per_anchor = {"pos_sim": self.pos, "neg_sim": self.neg}
@@ -137,18 +139,6 @@ class ObjectiveStats:
         quantiles = (f"{name}_p{level:.0%}"[:-1] for level in QUANTILES for name in ("pos_sim", "neg_sim"))
         numbers = torch.cat((totals, table_KA.nanmean(-1), quantiles_Q2.flatten(0, 1)))
         return [*sums, *per_anchor, *quantiles], numbers
-
-    def as_dict(self) -> dict[str, float]:
-        """Everything of one batch as Python floats; waits for the device once.
-
-        Returns:
-            `hinge` (sum), `triplets` (anchors with a negative), `grad_norm`; and over those anchors the means
-            `pos_sim`, `neg_sim`, `triplet_weight`, `pos_weight`, `neg_weight`, the share `active` within the margin,
-            the quantiles `pos_sim_p10` .. `neg_sim_p90`, and, where the pair weight has sets, their mean sizes
-            `pos_set`, `neg_set`. Without any triplet, only the first three.
-        """
-        names, numbers = self.numbers()
-        return named(names, numbers.tolist())
 
 
 def named(names: Sequence[str], values: Sequence[float]) -> dict[str, float]:

@@ -13,6 +13,7 @@ from torch.nn.functional import cross_entropy, logsigmoid, normalize
 from goal_sweep.goal_core.basics.errors import ConfigError, UnknownNameError
 from goal_sweep.goal_core.objectives import LOSS, ObjectiveConfig, baselines, list_objectives
 from goal_sweep.goal_core.training.train import train_unit
+from tests.helpers.statistics import numbers_of
 from tests.helpers.training_cases import FROZEN, folders_of, same_weights, unit_of
 
 
@@ -45,7 +46,7 @@ def test_the_gradient_is_that_of_the_loss(loss: Callable[[Tensor], Tensor], same
     wanted = torch.autograd.grad(3 * loss(scores), (images, texts))
     for one, other in zip(found, wanted, strict=True):
         torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5)
-    numbers = stats.as_dict()
+    (numbers,) = numbers_of(stats)
     assert numbers["grad_norm"] == pytest.approx(float(torch.hypot(*(one.norm() for one in wanted))) / 3, rel=1e-4)
     assert numbers["hinge"] == pytest.approx(float(value.detach()))
     assert not {"triplet_weight", "pos_weight"} & numbers.keys()

@@ -9,8 +9,8 @@ from torch.nn.functional import normalize
 
 from goal_sweep.goal_core.objectives import VARIANTS, PairWeights, Triplets, mining, pair_weights
 from goal_sweep.goal_core.objectives.gradient_objective import GradientObjective, StackedObjectives
-from goal_sweep.goal_core.objectives.stats import ObjectiveStats, named
 from tests.helpers import objective_oracle as oracle
+from tests.helpers.statistics import numbers_of
 
 GRID = [(pair, triplet) for pair in oracle.PAIRS for triplet in oracle.TRIPLETS]
 ATOMS = {"paper": oracle.Atoms(), "tables": oracle.tables(), "released": oracle.released()}
@@ -35,11 +35,6 @@ def gradients(
     images, texts = images.clone().requires_grad_(), texts.clone().requires_grad_()
     scalar = (StackedObjectives(objectives)(images, texts, ids) * factors).sum()
     return torch.stack(torch.autograd.grad(scalar, (images, texts)))
-
-
-def numbers_of(stats: ObjectiveStats) -> list[dict[str, float]]:
-    names, values_KC = stats.numbers()
-    return [named(names, values) for values in zip(*values_KC.tolist(), strict=True)]
 
 
 @pytest.fixture(params=["together", "in blocks", "made anew"])
@@ -75,7 +70,8 @@ def test_numbers_are_those_of_each_cells_own_objective(way: str) -> None:
     for cell, (objective, values) in enumerate(zip(objectives, numbers_of(stats), strict=True)):
         scalar, own = objective.forward_with_stats(images[cell], texts[cell])
         torch.testing.assert_close(scalars[cell], scalar, rtol=1e-5, atol=0)
-        assert values == pytest.approx(own.as_dict(), rel=1e-5, abs=1e-7)
+        (expected,) = numbers_of(own)
+        assert values == pytest.approx(expected, rel=1e-5, abs=1e-7)
 
 
 @pytest.mark.parametrize("bad", [torch.nan, torch.inf])
@@ -119,7 +115,7 @@ def test_cells_with_one_weight_have_their_own_parameters() -> None:
     images, texts = batches(3, 7)
     values = numbers_of(StackedObjectives(mixed).forward_with_stats(images, texts)[1])
     for cell in range(3):
-        own = mixed[cell].forward_with_stats(images[cell], texts[cell])[1].as_dict()
+        (own,) = numbers_of(mixed[cell].forward_with_stats(images[cell], texts[cell])[1])
         assert values[cell] == pytest.approx(own, rel=1e-9)
 
 

@@ -8,13 +8,14 @@ import torch
 
 from goal_sweep.goal_core.objectives.gradient_objective import GradientObjective
 from goal_sweep.goal_core.objectives.stats import is_collapsed
+from tests.helpers.statistics import numbers_of
 
 
 def test_the_numbers_of_a_hand_checked_batch() -> None:
     """s_p = .9, .5; images meet .6 and .2, texts meet .2 and .6; only text 1 is within the margin of .2."""
     S = torch.tensor([[0.9, 0.6], [0.2, 0.5]], dtype=torch.float64)
     stats = GradientObjective(pair="lin", triplet="con").forward_with_stats(S, torch.eye(2, dtype=S.dtype))[1]
-    values = stats.as_dict()
+    (values,) = numbers_of(stats)
     assert values["hinge"] == pytest.approx(0.3)
     assert values["triplets"] == 4
     assert values["pos_sim"] == pytest.approx(0.7)
@@ -34,7 +35,7 @@ def test_the_numbers_of_a_hand_checked_batch() -> None:
 def test_set_sizes_are_logged_where_the_weight_has_sets() -> None:
     generator = torch.Generator().manual_seed(0)
     images, texts = torch.nn.functional.normalize(torch.randn(2, 8, 3, generator=generator), dim=2)
-    values = GradientObjective(pair="lin-ms", triplet="con").forward_with_stats(images, texts)[1].as_dict()
+    (values,) = numbers_of(GradientObjective(pair="lin-ms", triplet="con").forward_with_stats(images, texts)[1])
     assert 0 < values["pos_set"] <= 7
     assert 0 < values["neg_set"] <= 6
 
@@ -42,10 +43,11 @@ def test_set_sizes_are_logged_where_the_weight_has_sets() -> None:
 def test_anchors_without_a_negative_are_left_out_of_the_means() -> None:
     S = torch.tensor([[0.9, 0.8, 0.1], [0.8, 0.7, 0.3], [0.1, 0.3, 0.1]], dtype=torch.float64)
     objective = GradientObjective(pair="con", triplet="con")
-    values = objective.forward_with_stats(S, torch.eye(3, dtype=S.dtype), torch.tensor([0, 0, 1]))[1].as_dict()
+    texts = torch.eye(3, dtype=S.dtype)
+    (values,) = numbers_of(objective.forward_with_stats(S, texts, torch.tensor([0, 0, 1]))[1])
     assert values["neg_sim"] == pytest.approx((0.1 + 0.3 + 0.3) / 3)
-    single = objective.forward_with_stats(S[2:], torch.eye(3, dtype=S.dtype)[2:])[1].as_dict()  # below the margin
-    assert single == {"hinge": 0.0, "triplets": 0.0, "grad_norm": 0.0}
+    single = numbers_of(objective.forward_with_stats(S[2:], texts[2:])[1])  # below the margin
+    assert single == [{"hinge": 0.0, "triplets": 0.0, "grad_norm": 0.0}]
 
 
 @pytest.mark.parametrize(("pair", "triplet", "margin"), [("con", "nca", 0.2), ("con", "con", 0.35)])
