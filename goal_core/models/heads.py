@@ -6,8 +6,8 @@ device.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
@@ -68,15 +68,6 @@ class Pairs:
     """What the framework's own loss needs besides the embeddings: tensors with B rows each."""
     chunk: int = 0
     """Pairs that were encoded at a time, so that the framework's own loss is computed likewise; 0: all."""
-
-    def columns(self) -> tuple[Tensor, ...]:
-        """The embeddings, and the tensors of the context in their order."""
-        return self.image_BD, self.text_BD, *self.context
-
-    def with_columns(self, columns: Sequence[Tensor]) -> Pairs:
-        """Other pairs of the same kind, made of what :meth:`columns` gives."""
-        image_BD, text_BD, *context = columns
-        return replace(self, image_BD=image_BD, text_BD=text_BD, context=tuple(context))
 
 
 class Heads(nn.Module):

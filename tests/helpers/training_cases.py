@@ -1,7 +1,7 @@
 """Tiny units of every framework to train in tests, and a training's files without a store."""
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,6 @@ from goal_sweep.goal_core.data.config import DataConfig, ImageConfig, ScenesConf
 from goal_sweep.goal_core.models import BackboneConfig, BertConfig, ModelConfig, TextConfig, XvlmConfig
 from goal_sweep.goal_core.objectives import ObjectiveConfig
 from goal_sweep.goal_core.training import Callback, FolderFiles, StageConfig, TrainingPlan, UnitPlan
-from goal_sweep.goal_core.training.cells import optim
 from goal_sweep.goal_core.training.cells.trainer import CellTrainer
 from goal_sweep.goal_core.training.train import train_unit
 
@@ -152,7 +151,7 @@ def first_step(
     """The first step of a unit's cell: gradients, the state of its random stream afterwards, and what it logs."""
     gradients: list[Tensor] = []
     cells: list[CellTrainer] = []
-    clip: Callable[..., Tensor] = vars(optim)["clip_gradient"]  # or what a test put there
+    clip = nn.utils.clip_grad_norm_  # or what a test put there
     step = CellTrainer.step
 
     def note(parameters: Iterable[nn.Parameter], max_norm: float) -> Tensor:
@@ -165,7 +164,7 @@ def first_step(
         cells.append(self)
 
     with monkeypatch.context() as patch:
-        patch.setattr(optim, "clip_gradient", note)
+        patch.setattr(nn.utils, "clip_grad_norm_", note)
         patch.setattr(CellTrainer, "step", spy)
         with pytest.raises(StoppedError):
             train_unit(unit, folders_of(unit, root), StopAt(1))

@@ -102,13 +102,8 @@ def validated_since(done: int, step: int) -> bool:
     return (done + step) // VALIDATED_EVERY > done // VALIDATED_EVERY
 
 
-def clip_gradient(parameters: Iterable[nn.Parameter], max_norm: float) -> Tensor:
-    """Clip to a global norm (0 does not clip) and return the norm before it, a scalar tensor."""
-    return nn.utils.clip_grad_norm_(list(parameters), max_norm if max_norm > 0 else float("inf"))
-
-
 def clip_each(stacked: Iterable[nn.Parameter], max_norm: float) -> Tensor:
-    """As :func:`clip_gradient`, for each of C cells by itself, whose parameters are (C, ...); gives (C,) norms."""
+    """As torch's `clip_grad_norm_`, for each of C cells by itself, whose parameters are (C, ...); 0 does not clip."""
     gradients = [parameter.grad for parameter in stacked if parameter.grad is not None]
     norms = [torch.linalg.vector_norm(gradient.flatten(1), dim=1) for gradient in gradients]
     norm_C: Tensor = torch.linalg.vector_norm(torch.stack(norms), dim=0)

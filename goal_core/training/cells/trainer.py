@@ -58,7 +58,7 @@ class CellTrainer(CellState):
             loss, extra = self.heads.total_loss(surrogate, pairs, batch.image_index)
         scale = optim.loss_scale(stage, self.epoch, self.next_step, self._steps_per_epoch)
         torch.autograd.backward(loss if scale == 1 else loss * scale)
-        norm = optim.clip_gradient(self.parameters, stage.grad_clip)
+        norm = torch.nn.utils.clip_grad_norm_(self.parameters, stage.grad_clip or math.inf)
         outcome = _outcome(stats, {**extra, **self.heads.take_gradient_norms(), "weight_grad_norm": norm})
         self.optimizer.step()
         self._advance(outcome, time.perf_counter() - began + shared_s)
@@ -148,11 +148,12 @@ class CellTrainer(CellState):
             pairs = self._encode(*tensors)
             if not kind:  # that of the first pass, for those of the second hold activations
                 kind.append(pairs)
-            return pairs.columns()
+            return pairs.image_BD, pairs.text_BD, *pairs.context
 
         captions = (batch.region_lengths, batch.tokens, batch.lengths)
-        encoded = in_chunks(columns, len(batch), self.stage.micro_batch, inputs, *captions)
-        return replace(kind[0].with_columns(encoded), chunk=self.stage.micro_batch)
+        chunk = self.stage.micro_batch
+        image_BD, text_BD, *context = in_chunks(columns, len(batch), chunk, inputs, *captions)
+        return replace(kind[0], image_BD=image_BD, text_BD=text_BD, context=tuple(context), chunk=chunk)
 
     def _encode(self, inputs: Tensor, region_lengths: Tensor | None, tokens: Tensor, lengths: Tensor) -> Pairs:
         trains = self.stage.trains_backbone and self.epoch >= self.stage.frozen_epochs

@@ -13,8 +13,6 @@ from torch.nn import functional
 from goal_sweep.goal_core.basics.errors import ConfigError
 from goal_sweep.goal_core.models.batch_rows import WholeBatchDraws
 from goal_sweep.goal_core.training import StageConfig
-from goal_sweep.goal_core.training.cells import optim
-from goal_sweep.goal_core.training.cells.optim import clip_gradient
 from goal_sweep.goal_core.training.train import train_unit
 from tests.helpers import training_cases as cases
 
@@ -106,13 +104,13 @@ def test_draws_that_no_row_owns_are_refused() -> None:
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 def test_chunks_on_a_gpu_have_the_gradient_of_the_whole_batch_and_less_memory(monkeypatch, tmp_path: Path):
     model, data, stage = CASES["vsepp"]
-    gradients, peaks, noted = {}, {}, list[int]()
+    gradients, peaks, noted, clip = {}, {}, list[int](), nn.utils.clip_grad_norm_
 
     def note(parameters: Iterable[nn.Parameter], max_norm: float) -> Tensor:
         noted.append(torch.cuda.max_memory_allocated())  # before Adam's state, which is larger than these activations
-        return clip_gradient(parameters, max_norm)
+        return clip(parameters, max_norm)
 
-    monkeypatch.setattr(optim, "clip_gradient", note)
+    monkeypatch.setattr(nn.utils, "clip_grad_norm_", note)
     for size in (0, 5, 0, 5):  # the first run of a size also takes what libraries keep, and try out
         unit = cases.unit_of(
             "sig-ms/cir", stage=replace(stage, micro_batch=size), model=model, data=data, device="cuda"
