@@ -172,14 +172,3 @@ def full_precision(device: torch.device) -> Iterator[None]:
 def _set_products(precision: str) -> None:
     if torch.get_float32_matmul_precision() != precision:
         torch.set_float32_matmul_precision(precision)
-
-
-def kind_of(device: torch.device) -> str:
-    """What kind of processor computes: `cpu`, or `cuda` with its compute capability, such as `cuda 9.0`.
-
-    Kernels differ between kinds, and so does the rounding.
-    """
-    if device.type != "cuda":
-        return device.type
-    major, minor = torch.cuda.get_device_capability(device)
-    return f"cuda {major}.{minor}"

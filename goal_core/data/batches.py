@@ -38,11 +38,6 @@ def batch_indices(order: NDArray[np.int64], batch_size: int, drop_last: bool) ->
         yield order[first : first + batch_size]
 
 
-def sample_seed(seed: int, epoch: int, caption_index: int) -> int:
-    """Seed of the augmentation of one image-caption pair in one epoch, in [0, 2^63)."""
-    return derive_seed(seed, "augment", epoch, caption_index)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Batch:
     """B image-caption pairs, all tensors on the CPU."""
@@ -156,6 +151,7 @@ class BatchSource:
             return (None for _ in parts)
 
         def seeds(captions: NDArray[np.int64]) -> list[int]:
-            return [sample_seed(self._seed, epoch, caption) for caption in captions.tolist()] if self._augments else []
+            pairs = captions.tolist() if self._augments else []
+            return [derive_seed(self._seed, "augment", epoch, caption) for caption in pairs]
 
         return self._images.stream((self._split.caption_image[captions], seeds(captions)) for captions in parts)

@@ -203,7 +203,8 @@ def _torchvision_network(config: BackboneConfig, image_size: int, cells: bool) -
     from torchvision import models
 
     name, sizes = config.name.removeprefix(weights.TORCHVISION), {}
-    if config.name not in (known := weights.torchvision_names()):
+    pooling = models.list_models(module=models, exclude="squeezenet*")  # before they classify
+    if config.name not in (known := [f"{weights.TORCHVISION}{one}" for one in pooling]):
         listed = "`torchvision.models.list_models()` lists all"
         raise WeightsError(f"unknown backbone {config.name!r}{nearest(config.name, known)}; {listed}")
     if cells:

@@ -44,13 +44,6 @@ def check_architecture(name: str) -> None:
         raise WeightsError(f"unknown timm backbone {name!r}{nearest(name.partition('.')[0], known)}; {listed}")
 
 
-def torchvision_names() -> list[str]:
-    """The names of torchvision's classifiers as backbones: all that pool before they classify."""
-    from torchvision import models  # two seconds of import, with torch
-
-    return [f"{TORCHVISION}{name}" for name in models.list_models(module=models, exclude="squeezenet*")]
-
-
 def weights_id(config: BackboneConfig) -> str:
     """The weights' identifier in the cell id: `random`, `timm:NAME.TAG`, or `sha256:` and 16 digits of a file.
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Final, Literal
 
 from goal_sweep.goal_core.basics.ranges import InRange, Range
 
@@ -122,8 +122,3 @@ class StageConfig(InRange):
         if self.frozen_epochs + self.ramp_epochs > self.epochs:
             got = f"got {self.frozen_epochs} + {self.ramp_epochs}"
             yield f"frozen_epochs and ramp_epochs must fit into {self.epochs} epochs, {got}"
-
-
-def own_settings(stage: StageConfig, of_unit: StageConfig) -> dict[str, Any]:
-    """What a training's stage has otherwise than the stage of its unit, among `OF_ONE_TRAINING`."""
-    return {name: getattr(stage, name) for name in OF_ONE_TRAINING if getattr(stage, name) != getattr(of_unit, name)}

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from goal_sweep.goal_core.basics.devices import kind_of, send
+from goal_sweep.goal_core.basics.devices import send
 from goal_sweep.goal_core.basics.files import kept_columns, key_of, write_columns
 from goal_sweep.goal_core.checkpoints.initial_model import InitialModel
 from goal_sweep.goal_core.data import Dataset, Split
@@ -152,13 +152,15 @@ class SharedBackbone:
     def _cache_path(self, split: Split, backbone: ImageBackbone) -> Path | None:
         if self.unit.cache is None:
             return None
-        model, initial = self.unit.model, self._initial
+        model, initial, kind = self.unit.model, self._initial, self.device.type
+        if kind == "cuda":  # whose kernels differ with the compute capability, and so does the rounding
+            kind = "cuda {}.{}".format(*torch.cuda.get_device_capability(self.device))
         what = {
             "data": self._fingerprint,
             "split": split.name,
             "backbone": [model.backbone.name, initial.framework.weights_id(model), initial.init_id, backbone.cells],
             "seed": self.unit.seed if model.backbone.weights == "random" else None,
-            "computed": [self.unit.precision, kind_of(self.device), self.unit.threads, torch.__version__],
+            "computed": [self.unit.precision, kind, self.unit.threads, torch.__version__],
             "libraries": libraries(),
         }
         return self.unit.cache / f"{split.name}-{key_of(what)}.safetensors"

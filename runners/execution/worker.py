@@ -18,7 +18,7 @@ from goal_sweep.goal_core.basics.atomic import StorageError
 from goal_sweep.goal_core.basics.errors import FencedError, GoalError, listening
 from goal_sweep.goal_core.data.dataset import Dataset
 from goal_sweep.goal_core.training import EpochDone, TrainingEvent, TrainingFailed
-from goal_sweep.goal_core.training.config import own_settings
+from goal_sweep.goal_core.training.config import OF_ONE_TRAINING
 from goal_sweep.goal_core.training.plan import Callback, TrainingPlan, UnitPlan
 from goal_sweep.goal_core.training.train import train_unit
 from goal_sweep.runners.execution.job import UnfitMachineError, UnitJob, check_machine, open_inputs
@@ -121,14 +121,14 @@ def unit_plan(unit: Unit, store: Store, resources: ResourceConfig, execution: Ex
     first = unit.trainings[0]
 
     def plan(training: Training) -> TrainingPlan:
-        before = training.before
+        before, own = training.before, {name: getattr(training.stage, name) for name in OF_ONE_TRAINING}
         return TrainingPlan(
             key=training.key,
             cell_id=training.cell.id,
             objective=training.cell.objective,
             init=store.folder(before).path(BEST) if before else None,
             init_key=before.key if before else "",
-            own=own_settings(training.stage, unit.stage),
+            own={name: value for name, value in own.items() if value != getattr(unit.stage, name)},
         )
 
     return UnitPlan(
