@@ -5,6 +5,8 @@ Every mark, sentence, file and figure that says whether objectives differ asks t
 
 from __future__ import annotations
 
+import hashlib
+import re
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cached_property
@@ -14,7 +16,7 @@ from typing import Any, Generic, Literal, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from goal_sweep.analysis.wording import configuration_values, file_stem, mean_text, name_text, seeds_text, signed
+from goal_sweep.analysis.wording import configuration_values, mean_text, name_text, seeds_text, signed
 from goal_sweep.goal_core.evaluation.metrics import METRICS, Metric
 from goal_sweep.goal_core.objectives.variants import LOSS, objective_name
 from goal_sweep.sweeps.results import BASELINE
@@ -70,10 +72,12 @@ class BlockKey:
 
     @property
     def slug(self) -> str:
-        """The block's name in file names, without its fingerprint."""
+        """The block's name in file names and labels, without its fingerprint; a digest tells other scripts apart."""
         configuration = (f"{name}_{value}" for name, value in configuration_values(self.configuration).items())
         words = (self.dataset, self.framework, self.backbone, self.stage, self.own_variant, *configuration, self.grid)
-        return file_stem(*filter(None, words))
+        text = "-".join(filter(None, words))
+        stem = re.sub(r"[^A-Za-z0-9_.-]+", "_", text)
+        return stem if text.isascii() else f"{stem}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
 
 
 BLOCK_COLUMNS = tuple(column.name for column in fields(BlockKey) if column.name not in ("configuration", "grid"))

@@ -1,7 +1,5 @@
 """How numbers and names are written in tables, sentences, figures and file names."""
 
-import hashlib
-import re
 from collections.abc import Collection, Iterable, Sequence
 from itertools import groupby, starmap
 
@@ -13,13 +11,6 @@ _NAMES = {"coco": "MS-COCO", "f30k": "Flickr30K", "vsepp": "VSE++", "vse_infty":
 def name_text(name: str) -> str:
     """A dataset or framework as papers print it: ``MS-COCO`` for ``coco``; other names unchanged."""
     return _NAMES.get(name, name)
-
-
-def file_stem(*words: str) -> str:
-    """Words as the stem of a file name and as a LaTeX label; a digest tells names in other scripts apart."""
-    text = "-".join(words)
-    stem = re.sub(r"[^A-Za-z0-9_.-]+", "_", text)
-    return stem if text.isascii() else f"{stem}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
 
 
 def configuration_values(configuration: str) -> dict[str, str]:

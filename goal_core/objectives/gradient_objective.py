@@ -247,7 +247,8 @@ class StackedObjectives(Objective):
         margin = send(self._margins.to(mined.pos.dtype), mined.pos.device)[:, None]
         weights = triplet, pair_pos, pair_neg
         stats = ObjectiveStats.of(mined, weights, margin=margin, set_sizes=set_sizes, errors=errors)
-        return replace(stats, gradient=stats.gradient.computed())
+        d_images, d_texts = stats.gradient.both()  # once, for the scales of cells may differ and the norm is needed
+        return replace(stats, gradient=DenseGradient(images=images, texts=texts, d_images=d_images, d_texts=d_texts))
 
 
 class _Group(NamedTuple):

@@ -28,11 +28,6 @@ class Gradient:
         """dL/dX and dL/dY, shaped as X and Y; times ``scale``, shape () or (C,), if there is one."""
         raise NotImplementedError
 
-    def computed(self) -> DenseGradient:
-        """The same gradient, computed once: for cells, whose scales may differ, and where its norm is needed too."""
-        d_images, d_texts = self.both()
-        return DenseGradient(images=self.images, texts=self.texts, d_images=d_images, d_texts=d_texts)
-
     def norm(self) -> Tensor:
         """Frobenius norm of both together, shape () or (C,)."""
         return torch.hypot(*(torch.linalg.vector_norm(rows.flatten(-2), dim=-1) for rows in self.both()))
@@ -48,7 +43,6 @@ class DenseGradient(Gradient):
     """Of a baseline, dL / d what the model brings for it."""
 
     def both(self, scale: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """See :class:`Gradient`."""
         # Asking for the factor's value would make an accelerator wait; on the CPU it saves a copy of the gradient.
         if scale is None or (scale.device.type == "cpu" and bool((scale == 1).all())):
             return self.d_images, self.d_texts

@@ -70,14 +70,16 @@ class Stacks:
         for alike in self._alike(cells):
             began = time.perf_counter()
             try:
-                embedded = self._formed(alike).embed(split)
+                stack = self._formed(alike)
+                images_CND, texts_CMD = embed_split(stack.encoder, split)
             except Exception as error:  # such as a lack of memory, which a cell by itself may have
                 clear_frames(error.__traceback__)
                 dissolve(alike)
                 self._stacks.pop(alike[0].key, None)
                 continue
             seconds = (time.perf_counter() - began) / len(alike)
-            shares |= {key: (of_cell, seconds) for key, of_cell in embedded.items()}
+            embedded = zip(stack.cells, images_CND, texts_CMD, strict=True)
+            shares |= {cell.key: ((images, texts), seconds) for cell, images, texts in embedded}
         return shares
 
     def _alike(self, cells: Sequence[CellTrainer]) -> list[list[CellTrainer]]:
@@ -151,12 +153,6 @@ class CellStack:
         names, numbers_KC = stats.numbers()
         table = torch.cat((numbers_KC, torch.stack((norm_C, stats.sound.to(norm_C))).to(numbers_KC)))
         return stats, names, fetched(table)
-
-    def embed(self, split: EvalSplit) -> dict[str, Embedded]:
-        """The embeddings of a split by every cell, by the cell's key."""
-        images_CND, texts_CMD = embed_split(self.encoder, split)
-        both = zip(images_CND, texts_CMD, strict=True)
-        return {cell.key: embedded for cell, embedded in zip(self.cells, both, strict=True)}
 
 
 def _outcome(
