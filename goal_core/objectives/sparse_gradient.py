@@ -43,6 +43,7 @@ class DenseGradient(Gradient):
     """Of a baseline, dL / d what the model brings for it."""
 
     def both(self, scale: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """See :class:`Gradient`."""
         # Asking for the factor's value would make an accelerator wait; on the CPU it saves a copy of the gradient.
         if scale is None or (scale.device.type == "cpu" and bool((scale == 1).all())):
             return self.d_images, self.d_texts

@@ -7,7 +7,6 @@ from goal_sweep.sweeps import ResolvedSweep, Training, load_sweep, pack
 from goal_sweep.sweeps.cells import unopened
 from goal_sweep.sweeps.schema import ExecutionConfig
 
-NONE = ExecutionConfig(sharing="none")
 TRUNK = ExecutionConfig(sharing="trunk")
 NUM_OBJECTIVES = len(pair_weights) * len(triplet_weights)
 

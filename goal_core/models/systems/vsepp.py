@@ -169,6 +169,7 @@ class VseppHeads(Heads):
             self.text = text_head(model, vocab_size)
 
     def stacked(self, tensors: Mapping[str, Tensor]) -> StackedVsepp:
+        """Both encoders of several cells at once; see :meth:`goal_core.models.heads.Heads.stacked`."""
         return StackedVsepp(tensors)
 
 
@@ -191,6 +192,7 @@ class VectorHeads(Heads):
                 nn.init.eye_(head.fc.weight)
 
     def stacked(self, tensors: Mapping[str, Tensor]) -> StackedVectors:
+        """Both heads of several cells at once; see :meth:`goal_core.models.heads.Heads.stacked`."""
         return StackedVectors(tensors)
 
 

@@ -40,10 +40,6 @@ def circle(shift: float) -> Loss:
     return loss
 
 
-def circle_potential(shift: float) -> Loss:
-    return lambda sp, sn: softplus(TAU * (sn.square() - sp * (2 - sp) + shift))
-
-
 CASES: dict[str, tuple[Loss, float, dict[str, str]]] = {
     "hinge": (hinge, 1, {"pair": "con", "triplet": "con"}),
     "linear": (lambda sp, sn: sn - sp, 1, {"pair": "con", "triplet": "con", "variant": "released"}),
@@ -56,8 +52,6 @@ CASES: dict[str, tuple[Loss, float, dict[str, str]]] = {
     "deviance": (deviance, 1, {"pair": "sig", "triplet": "con", "variant": "released"}),
     "circle_paper": (circle(0.0), TAU, {"pair": "lin", "triplet": "cir"}),
     "circle_released": (circle(0.5), TAU, {"pair": "lin", "triplet": "cir", "variant": "released"}),
-    "potential_paper": (circle_potential(0.0), 2 * TAU, {"pair": "lin", "triplet": "cir"}),
-    "potential_released": (circle_potential(0.5), 2 * TAU, {"pair": "lin", "triplet": "cir", "variant": "released"}),
 }
 
 

@@ -17,7 +17,6 @@ CASES = {
     "one-node": (*SITE, "slurm.gpus_per_node=1", "slurm.environment={GOAL_DATA: /data/it's here}", "slurm.array=4"),
     "two-nodes": (*SITE, "slurm.nodes=2", "slurm.gpus_per_node=4", "slurm.gpu_type=a100", "slurm.modules=[cuda/12.4]"),
 }
-STORE = "store/submissions/tiny-0a1b2c-1"
 
 
 @pytest.mark.parametrize("name", CASES)
