@@ -39,7 +39,7 @@ def stacked_gru(
     Returns:
         (C, B, H), the longest sequence first.
     """
-    inputs = torch.bmm(words_CTW, weight_ih.mT) + bias_ih[:, None]
+    inputs = torch.bmm(words_CTW, weight_ih.mT).add_(bias_ih[:, None])
     states: Tensor = _Recurrence.apply(inputs, weight_hh, bias_hh, tuple(sizes))
     return states
 
@@ -55,7 +55,8 @@ class _Recurrence(torch.autograd.Function):
         before, ended, news, kept = list[Tensor](), list[Tensor](), list[Tensor](), list[Tensor]()
         for here, size in _steps(sizes):
             old, over = state[:, :size], state[:, size:]
-            hidden = torch.bmm(old, transposed).add_(bias)
+            # The first state is 0, and so is its product.
+            hidden = torch.bmm(old, transposed).add_(bias) if here.start else bias.expand(-1, size, -1)
             both = torch.add(inputs[:, here, : 2 * width], hidden[:, :, : 2 * width]).sigmoid_()
             new = torch.addcmul(inputs[:, here, 2 * width :], both[:, :, :width], hidden[:, :, 2 * width :]).tanh_()
             state = torch.lerp(new, old, both[:, :, width:])
@@ -87,8 +88,9 @@ class _Recurrence(torch.autograd.Function):
             d_both[:, :, width:].mul_(upstream)
             d_both.mul_(both).mul_(rest)
             torch.mul(d_new, both[:, :, :width], out=d_last)
-            carried = torch.bmm(d_hidden[:, here], weight_hh)
-            torch.addcmul(carried, upstream, both[:, :, width:], out=upstream)
+            if here.start:  # no step waits for the gradient of the first state
+                carried = torch.bmm(d_hidden[:, here], weight_hh)
+                torch.addcmul(carried, upstream, both[:, :, width:], out=upstream)
         d_inputs[:, :, : 2 * width] = d_hidden[:, :, : 2 * width]
         return d_inputs, torch.bmm(d_hidden.mT, before), d_hidden.sum(1), None
 
