@@ -182,6 +182,8 @@ def _listed(config: DataConfig, report: DataReport) -> Index | None:
     pictures = {split: own.names for split, own in listings.items() if config.image is not None and not own.spans}
     files = find_images(layout.root, pictures, report)
     if not report.complete:
+        for line in notes:  # which may say why
+            report.note("used", "note", line)
         return None
     columns = dict[str, NDArray[Any]]()
     for split, listing in listings.items():

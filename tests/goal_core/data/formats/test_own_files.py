@@ -197,6 +197,10 @@ def test_of_two_columns_for_one_thing_the_one_that_is_read_is_said(
     asked = {"image_column": names[0]} if "images" in says else {"split_column": names[2]}
     assert says not in (found := opened(path, **asked)).notes
     assert found.splits["val"].captions[0] == "a val"
+    for picture in tmp_path.glob("*.png"):
+        picture.unlink()  # perhaps the other column names those that are there
+        report = check_data(SourceConfig(name="mine", root=str(path)))
+        assert kind == "arrow" or "images" not in says or says in [one.found for one in report.findings]
 
 
 @pytest.mark.parametrize(
