@@ -327,5 +327,6 @@ def _settings(requested: Requested) -> dict[str, str]:
     """What makes a sweep's models, as text by dotted name."""
     config = {name: value for name, value in requested.config.items() if name in _MAKE_MODELS}
     stages = {stage["name"]: stage for stage in config["stages"]}
+    axes = {axis["key"]: ", ".join(map(str, axis["values"])) for axis in config.pop("axes")}
     made = {**config, "stages": stages, "data_fingerprint": requested.data_fingerprint, "weights": requested.weights}
-    return dict(flat_text(made))
+    return dict(flat_text(made)) | axes

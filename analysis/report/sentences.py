@@ -14,7 +14,6 @@ from goal_sweep.analysis.results import SweepResults
 from goal_sweep.analysis.statistics import aggregation
 from goal_sweep.analysis.statistics.comparison import FACTORS
 from goal_sweep.analysis.wording import count_text, list_text, objectives_text, seeds_text, span_text
-from goal_sweep.sweeps.axes import value_text
 from goal_sweep.sweeps.results import TUNED
 
 _FLAWS: Final = {
@@ -51,21 +50,8 @@ def progress_text(results: SweepResults) -> str:
 def notes(inputs: aggregation.Inputs) -> list[str]:
     """All notes, the most important first."""
     results, blocks = inputs.results, inputs.blocks
-    first = [*_axes_note(results), *_tuning_note(results), *_selection_note(results, blocks)]
+    first = [*_tuning_note(results), *_selection_note(results, blocks)]
     return [*first, *_source_note(results), *flaws(results, blocks)]
-
-
-def _axes_note(results: SweepResults) -> list[str]:
-    """Of which configuration of the axes the report speaks first."""
-    header = results.header
-    if not header.axes:
-        return []
-    last = header.stages[-1]
-    axes = "; ".join(f"{name} {', '.join(map(value_text, axis.values))}" for name, axis in header.axes_of(last).items())
-    return [
-        f"AXES: {axes}. The first sentences and the statistics are those of the first values "
-        f"({header.configurations[last][0]}), not of the highest; the highest mean of each is under Ablations."
-    ]
 
 
 def _tuning_note(results: SweepResults) -> list[str]:
@@ -134,7 +120,8 @@ def sentences(answers: Sequence[Answer], measure: str) -> list[str]:
         return _untested(here)
     said = _weights(tested)
     if len(tested) < len(here):
-        said.append(f"{count_text(len(here) - len(tested), 'table')} cannot be tested for lack of runs.")
+        left = count_text(len(here) - len(tested), "table")
+        said.append(f"{left} cannot be tested: runs are missing, or no difference varies between seeds.")
     return said
 
 
@@ -144,7 +131,7 @@ def _untested(here: Sequence[Answer]) -> list[str]:
         return []
     if all(cell.n < 2 for cell in cells):
         return ["No objective has two seeds, so nothing is tested."]
-    why = "runs are missing" if any(cell.gaps for cell in cells) else "seeds agree exactly"
+    why = "runs are missing" if any(cell.gaps for cell in cells) else "no difference varies between seeds"
     return [f"Nothing is tested, because {why}."]
 
 

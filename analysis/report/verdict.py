@@ -18,7 +18,8 @@ from goal_sweep.analysis.statistics.comparison import MANY_SEEDS, seeds_to_settl
 from goal_sweep.analysis.wording import count_text, duration_text, list_text, signed, span_text
 from goal_sweep.goal_core.evaluation.metrics import RSUM
 from goal_sweep.goal_core.objectives.variants import LITERATURE, objective_name
-from goal_sweep.sweeps.results import BASELINE
+from goal_sweep.sweeps.axes import value_text
+from goal_sweep.sweeps.results import BASELINE, Header
 
 _LOSS = "con/con (the triplet loss)"
 _MOST = 2
@@ -26,7 +27,7 @@ _MOST = 2
 
 
 def verdict(inputs: Inputs) -> tuple[str, ...]:
-    """At most three lines, and a warning of few test images; none before something is finished.
+    """At most three lines, and warnings of few test images and of axes; none before something is finished.
 
     A tuned sweep's are about the tuned grid. Where a sweep has several tables, such as one for each backbone, a line
     says in how many it holds, or names the only one. Objectives not shown to be better than chance are named in the
@@ -39,7 +40,8 @@ def verdict(inputs: Inputs) -> tuple[str, ...]:
         first = _label(trained[0], answers) + _use(trained[0], len(inputs.results.header.seeds))
     second = " ".join(filter(None, (_beats(answers, trained), _price(inputs, trained))))
     few = few_images_warning(inputs.results.counted) if answers else ""
-    return tuple(filter(None, (first, second, _at_chance(answers) or _avoid(answers), few)))
+    of_axes = _of_axes(inputs.results.header) if answers else ""
+    return tuple(filter(None, (first, second, _at_chance(answers) or _avoid(answers), few, of_axes)))
 
 
 def more_seeds(inputs: Inputs) -> int | None:
@@ -50,6 +52,14 @@ def more_seeds(inputs: Inputs) -> int | None:
 def known_names(names: Iterable[tuple[str, str]]) -> str:
     """What the literature calls some of the objectives, such as "con/con: triplet loss; con/nca: NT-Xent loss"."""
     return "; ".join(f"{name}: {LITERATURE[name]}" for name in starmap(objective_name, names) if name in LITERATURE)
+
+
+def _of_axes(header: Header) -> str:
+    """Of which values of the axes all this is."""
+    last = header.stages[-1]
+    axes = "; ".join(f"{name} {', '.join(map(value_text, axis.values))}" for name, axis in header.axes_of(last).items())
+    said = f"These sentences and the statistics are of the first values ({header.configurations[last][0]}), not of the"
+    return f"AXES: {axes}. {said} highest; the highest mean of each is under Ablations." * bool(header.axes)
 
 
 def _answers(inputs: Inputs) -> list[Answer]:

@@ -61,7 +61,7 @@ def warn_of_reading(encoded: Iterable[Captions], tokenizer: Tokenizer, *, of_the
         warn(f"{cut:,} of {number:,} captions fill all that the model reads of one; what follows is cut")
     strange = 0 if of_these else sum(one.num_strange(tokenizer.unknown) for one in own)
     if strange:
-        warn(f"in {strange:,} of {number:,} captions the model does not know half of the words or more")
+        warn(f"the model does not know half of the words or more in {strange:,} of {number:,} captions")
 
 
 class EncodedCaptions:

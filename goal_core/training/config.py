@@ -53,7 +53,7 @@ class StageConfig(InRange):
     lr_warmup: Share = 0.0
     """Share of the steps in which the learning rate of `linear` rises, in [0, 1)."""
     lr_drops: tuple[int, ...] = ()
-    """The learning rate is multiplied by `lr_drop_factor` after each of these numbers of epochs."""
+    """The learning rate is multiplied by `lr_drop_factor` after each of these numbers of epochs, all below `epochs`."""
     lr_drop_factor: Annotated[float, Range(above=0, at_most=1)] = 0.1
     bert_lr_scale: Factor = 1.0
     """Factor of `lr` for a pretrained BERT."""

@@ -126,7 +126,7 @@ def print_result(result: ReportResult, console: Console, settle: str = "") -> No
         shown = fill(text, console.width, initial_indent=" " * 8, subsequent_indent=" " * 10, break_on_hyphens=False)
         console.print(shown, markup=False)
     if settle:
-        console.print(f"        To settle it: {settle}")
+        console.print(f"        To settle it, once: {settle}")
     console.print(f"        {result.folder / 'report.html'}")
 
 

@@ -115,7 +115,7 @@ _CURVES_NOTE = (
     "grey lines are the other objectives. Lines are means over seeds. The similarities s_p of positive pairs and s_n "
     "of hardest negatives, the share of active triplets and the gradient norm are means over an epoch's training "
     "batches. A triplet is active while its negative is within the margin. The gradient is that of the objective with "
-    "respect to the embeddings, before clipping. To the left of a dotted line is warm-up, which follows another one."
+    "respect to the embeddings, before clipping. Warm-up epochs, left of a dotted line, do not follow it."
 )
 
 

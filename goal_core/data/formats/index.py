@@ -266,8 +266,8 @@ class Index:
         rare = f"{few:,} of {every:,} different words of train and val occur fewer than {least} times (min_word_count)"
         lines = [f"{rare}, {uses:,} times in all, and become <unk>"] * bool(few)
         if 2 * new > of_test:
-            often = f"fewer than {least} times" if least > 1 else "never"
-            what = f"words of the test captions are unknown, as they occur {often} in train and val"
+            often = f"occur fewer than {least} times" if least > 1 else "never occur"
+            what = f"words of the test captions are unknown, as they {often} in train and val"
             lines.append(f"{new:,} of {of_test:,} {what}")
         return lines
 

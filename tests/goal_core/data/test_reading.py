@@ -37,5 +37,5 @@ def test_captions_that_are_hardly_known_are_counted(kind: str, tmp_path: Path) -
     if kind == "encoder":
         tokenizer = subwords_of(str(encoder_folder(tmp_path)))
     captions = ["rot", "สุนัข", "der Hund", "red Hund", "red", "red green Hund", ""]
-    assert said_of(captions, tokenizer) == ["in 4 of 7 captions the model does not know half of the words or more"]
+    assert said_of(captions, tokenizer) == ["the model does not know half of the words or more in 4 of 7 captions"]
     assert said_of(captions, tokenizer, of_these=True) == said_of(["red green"], tokenizer) == []
