@@ -117,7 +117,7 @@ class Pair:
 
 
 def pair_of(inputs: Inputs, first: str, second: str, *, stage: str = "", backbone: str = "") -> Pair:
-    """Two objectives of a sweep by their names, such as ``con/nca``, at the first values of axes that both have runs of.
+    """Two objectives of a sweep by their names, such as ``con/nca``, at the first values of axes with runs of both.
 
     Raises `ResultsError` where they are not two of the sweep's, or no seed is finished for both.
 
