@@ -1,34 +1,22 @@
 """The sweeps of the paper's blocks have the published settings."""
 
-import math
-
 import pytest
 
 from goal_sweep.goal_core.data.config import IdMappedConfig, KarpathyConfig, RegionsConfig
 from goal_sweep.sweeps import load_sweep
 
-TRAIN_CAPTIONS = {"coco": 566_435, "f30k": 145_000}
-STEPS = {("coco", False): 4_426, ("coco", True): 4_425, ("f30k", False): 1_133, ("f30k", True): 1_132}
-NAMES = [
-    f"{data}_{system}"
-    for data in TRAIN_CAPTIONS
-    for system in ("vsepp", "vsepp_vit", "vse_infty_butd", "vse_infty_wsl")
-]
+SYSTEMS = ("vsepp", "vsepp_vit", "vse_infty_butd", "vse_infty_wsl")
+NAMES = [f"{data}_{system}" for data in ("coco", "f30k") for system in SYSTEMS]
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_settings(name: str) -> None:
     config = load_sweep(name, environ={})
-    data = name.split("_")[0]
-    assert config.data.name == data
+    assert config.data.name == name.split("_")[0]
     assert config.seeds == (1, 2, 3)
     assert len(config.objectives.names) == 15
     assert config.precision == "tf32"
-    for stage in config.stages:
-        count = TRAIN_CAPTIONS[data]
-        steps = count // 128 if stage.drop_last else math.ceil(count / 128)
-        assert steps == STEPS[data, stage.drop_last]
-        assert (stage.batch_size, stage.grad_clip) == (128, 2)
+    assert {(stage.batch_size, stage.grad_clip) for stage in config.stages} == {(128, 2)}
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if "vsepp" in name])
@@ -60,14 +48,10 @@ def test_vse_infty(name: str) -> None:
     assert config.data.test_file == ("testall" if name.startswith("coco") else "test")
 
 
-@pytest.mark.parametrize(
-    ("name", "pairs", "steps", "rerank_top"), [("coco_xvlm", 566_747, 3_542, 256), ("f30k_xvlm", 145_000, 906, 128)]
-)
-def test_xvlm(name: str, pairs: int, steps: int, rerank_top: int) -> None:
+@pytest.mark.parametrize(("name", "rerank_top"), [("coco_xvlm", 256), ("f30k_xvlm", 128)])
+def test_xvlm(name: str, rerank_top: int) -> None:
     config = load_sweep(name, environ={})
     (stage,) = config.stages
-    assert steps == pairs // 160
-    assert steps + 1 == math.ceil(pairs / 160)  # the published schedule counts the last batch, although it is dropped
     assert (stage.name, stage.epochs, stage.lr, stage.batch_size, stage.drop_last) == ("finetune", 10, 3e-5, 160, True)
     assert (stage.optimizer, stage.weight_decay, stage.beta2, stage.grad_clip) == ("adamw", 0.01, 0.98, 0)
     assert (stage.schedule, stage.lr_warmup, stage.warmup_epochs) == ("linear", 0.1, 0)
