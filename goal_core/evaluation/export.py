@@ -268,7 +268,9 @@ run = lambda tower, *given: tower(*map(torch.tensor, given)).detach().numpy()"""
 _PIXELS = """from PIL import Image
 from torchvision.transforms import CenterCrop, Compose, InterpolationMode, PILToTensor, Resize
 fit = Compose([Resize({resize}, InterpolationMode.{by}), CenterCrop({size}), PILToTensor()])
-picture = Image.open("picture.png").convert("RGBA")
+picture = Image.open("picture.png")
+picture.getexif().pop(274, None)  # the orientation, by which Pillow turns TIFF alone
+picture = picture.convert("RGBA")
 picture = Image.alpha_composite(Image.new("RGBA", picture.size, "white"), picture).convert("RGB")
 image_rows = run(images, fit(picture).numpy()[None])"""
 _WORDS = """from tokenizers import Tokenizer

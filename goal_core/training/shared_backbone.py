@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from goal_sweep.goal_core.basics.devices import send
+from goal_sweep.goal_core.basics.errors import DataError
 from goal_sweep.goal_core.basics.files import kept_columns, key_of, write_columns
 from goal_sweep.goal_core.checkpoints.initial_model import InitialModel
 from goal_sweep.goal_core.data import Dataset, Split
@@ -137,6 +138,9 @@ class SharedBackbone:
         decoded = DecodedImages(split, image, num_workers=self.unit.loader_workers, ram_limit=0, device=self.device)
         with closing(decoded) as images:
             features = torch.cat([self._forward(backbone, send(chunk, self.device)) for chunk in images.chunks(CHUNK)])
+        if len(blank := (features.flatten(1) == 0).all(1).nonzero()):
+            label = split.reader.label(int(blank[0]))
+            raise DataError(f"{label}: the backbone sees nothing in this picture, all its features are 0; leave it out")
         if path is not None:
             with suppress(OSError):  # a disk that refuses them costs only time
                 path.parent.mkdir(parents=True, exist_ok=True)

@@ -9,7 +9,7 @@ from multiprocessing.connection import Connection
 from threading import Thread
 from typing import Any, TypeVar
 
-from goal_sweep.goal_core.basics.errors import GoalError
+from goal_sweep.goal_core.basics.errors import UnfinishedError
 
 T = TypeVar("T")
 
@@ -17,8 +17,8 @@ T = TypeVar("T")
 def apart(function: Callable[..., T], *arguments: Any) -> T:
     """The result of a function in a process of its own, or its exception.
 
-    The process ends with this one, however this one ends, and leaves Ctrl-C to it. Raises `GoalError` where it ends
-    without an answer, as where memory is short.
+    The process ends with this one, however this one ends, and leaves Ctrl-C to it. Raises `UnfinishedError` where it
+    ends without an answer, as where memory is short.
     """
     # Spawned, as a forked process could not use CUDA. Not of a pool: its semaphores are registered with a process of
     # Python's own, and where that had failed, on a busy machine, so did the launch.
@@ -32,7 +32,7 @@ def apart(function: Callable[..., T], *arguments: Any) -> T:
     except EOFError:
         process.join()
         why = "killed; is there enough memory?" if process.exitcode == -9 else f"exit status {process.exitcode}"
-        raise GoalError(f"a process beside this one ended without an answer: {why}") from None
+        raise UnfinishedError(f"a process beside this one ended without an answer: {why}; try again") from None
     except BaseException:  # Ctrl-C, above all
         process.kill()
         raise

@@ -1,12 +1,17 @@
 """Cached features of the frozen backbone."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import timm
+import torch
 from safetensors.torch import load_file, save_file
 
+from goal_sweep.goal_core.basics.errors import DataError
+from goal_sweep.goal_core.models import BackboneConfig
 from goal_sweep.goal_core.training.train import train_unit
-from tests.helpers.training_cases import folders_of, unit_of
+from tests.helpers.training_cases import MODEL, folders_of, unit_of
 
 
 @pytest.mark.parametrize("damage", ["cut", "short"])
@@ -23,3 +28,12 @@ def test_damaged_cached_features_are_computed_again(tmp_path: Path, damage: str)
     train_unit(unit, second)
     assert second["con-con"].numbers() == first["con-con"].numbers()
     assert {path: path.read_bytes() for path in (tmp_path / "features").glob("*.safetensors")} == cached
+
+
+def test_a_picture_of_which_the_backbone_sees_nothing_is_named(tmp_path: Path) -> None:
+    state = timm.create_model("test_resnet").state_dict()
+    blind = {name: own if own.ndim > 1 else torch.zeros_like(own) for name, own in state.items()}
+    save_file(blind, weights := tmp_path / "blind.safetensors")
+    model = replace(MODEL, backbone=BackboneConfig(name="test_resnet", weights=str(weights)))
+    with pytest.raises(DataError, match="train scene 0: the backbone sees nothing in this picture"):
+        train_unit(unit := unit_of("con/con", model=model), folders_of(unit, tmp_path))

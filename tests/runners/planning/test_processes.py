@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from goal_sweep.goal_core.basics.errors import DataError, GoalError
+from goal_sweep.goal_core.basics.errors import DataError, UnfinishedError
 from goal_sweep.goal_core.basics.machine import is_taken
 from goal_sweep.runners.planning.processes import apart
 from tests.helpers.until import until
@@ -49,9 +49,9 @@ def leave() -> None:
 
 
 def test_a_process_that_ends_without_an_answer_is_one_line() -> None:
-    with pytest.raises(GoalError, match="ended without an answer: exit status 7"):
+    with pytest.raises(UnfinishedError, match="ended without an answer: exit status 7"):
         apart(os._exit, 7)
-    with pytest.raises(GoalError, match="ended without an answer: killed; is there enough memory"):
+    with pytest.raises(UnfinishedError, match="ended without an answer: killed; is there enough memory"):
         apart(kill_itself)
     with pytest.raises(SystemExit, match="enough"):
         apart(leave)
