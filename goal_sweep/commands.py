@@ -23,6 +23,7 @@ from goal_sweep.frame import place_of
 from goal_sweep.goal_core.basics.errors import GoalError, UnfinishedError
 from goal_sweep.runners.launch.signals import INTERRUPTED, STOPPED
 
+warnings.filterwarnings("ignore", message="IProgress not found")  # tqdm's, of bars that nothing here shows
 if TYPE_CHECKING:
     from goal_sweep.runners.cli.options import SweepArguments
     from goal_sweep.sweep_result import SweepResult
@@ -213,7 +214,6 @@ def _arguments(
 ) -> SweepArguments:
     if isinstance(set_, str):
         raise GoalError(f"set must be a list of settings, such as [{set_!r}]")
-    warnings.filterwarnings("ignore", "IProgress not found")  # tqdm's, of bars that nothing here shows
     from goal_sweep.runners.cli.options import SweepArguments
 
     place, uri = place_of(store), tracking_uri or os.environ.get("GOAL_SWEEP_TRACKING_URI") or None

@@ -114,19 +114,12 @@ def update_results(store: Store, sweep: ResolvedSweep, *, must_write: bool = Tru
     Args:
         must_write: whether a store that cannot be written is an error.
     """
-    statuses = store.status(sweep.trainings, max_attempts=sweep.config.resources.max_attempts)
     before = read_results(store, sweep.config.name)
-    asked = _table([asked_row(one) for one in sweep.trainings], [name for name in _NAMES if name not in STORED])
-    stored = _stored(store, statuses, before)
-    for name in stored.column_names:
-        asked = asked.append_column(stored.schema.field(name), stored[name])
-    columns = asked.select([*COLUMNS, *(name for name in asked.column_names if name not in COLUMNS)])
-    header = _header(sweep)
+    table = results_of(store, sweep, before)
     if before is not None:
-        again = ResultsTable.of(replace(header, written=before.header.written), columns)
+        again = ResultsTable.of(replace(table.header, written=before.header.written), table.table)
         if again.content == before.content:
             return before
-    table = ResultsTable.of(header, columns)
     try:
         if not store.exists:
             raise StorageError(f"the results folder {store.location} is gone")
@@ -137,6 +130,17 @@ def update_results(store: Store, sweep: ResolvedSweep, *, must_write: bool = Tru
         if must_write:
             raise
     return table
+
+
+def results_of(store: Store, sweep: ResolvedSweep, before: ResultsTable | None) -> ResultsTable:
+    """What the store has of a sweep now, which is not written; an earlier table spares reading what it has."""
+    statuses = store.status(sweep.trainings, max_attempts=sweep.config.resources.max_attempts)
+    asked = _table([asked_row(one) for one in sweep.trainings], [name for name in _NAMES if name not in STORED])
+    stored = _stored(store, statuses, before)
+    for name in stored.column_names:
+        asked = asked.append_column(stored.schema.field(name), stored[name])
+    columns = asked.select([*COLUMNS, *(name for name in asked.column_names if name not in COLUMNS)])
+    return ResultsTable.of(_header(sweep), columns)
 
 
 def listed_again(header: Header, config: SweepPlaces) -> ResolvedSweep:
@@ -327,6 +331,6 @@ def _settings(requested: Requested) -> dict[str, str]:
     """What makes a sweep's models, as text by dotted name."""
     config = {name: value for name, value in requested.config.items() if name in _MAKE_MODELS}
     stages = {stage["name"]: stage for stage in config["stages"]}
-    axes = {axis["key"]: ", ".join(map(str, axis["values"])) for axis in config.pop("axes")}
+    axes = {axis["key"]: axis["values"] for axis in config.pop("axes")}
     made = {**config, "stages": stages, "data_fingerprint": requested.data_fingerprint, "weights": requested.weights}
-    return dict(flat_text(made)) | axes
+    return dict(flat_text(made | axes))

@@ -11,7 +11,7 @@ from goal_sweep.goal_core.basics.errors import ConfigError, UnknownNameError
 from goal_sweep.goal_core.basics.ranges import InRange
 from goal_sweep.goal_core.basics.registry import Registry
 from goal_sweep.goal_core.models.config import BackboneConfig
-from goal_sweep.goal_core.objectives.weights import pair_weights, triplet_weights
+from goal_sweep.goal_core.objectives import baselines, pair_weights, triplet_weights
 from goal_sweep.goal_core.training.config import StageConfig
 
 T = TypeVar("T", bound=Sequence[Any])
@@ -39,6 +39,8 @@ def registered(registry: Registry[Any]) -> Callable[[str], str]:
 
 
 def _check_objective(name: str) -> str:
+    if name in baselines:
+        raise ConfigError(f"{name} is a baseline, for objectives.baselines")
     if name not in (grid := [f"{pair}/{triplet}" for pair in pair_weights for triplet in triplet_weights]):
         raise UnknownNameError("objective", name, grid)
     return name

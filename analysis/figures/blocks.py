@@ -84,8 +84,9 @@ def _draw_number(axes: Axes, place: tuple[int, int, int], cell: CellSummary, fil
     split = x + wide / 2 + (0 if len(mean) <= 4 else 0.05)
     axes.text(split - 0.015, middle, mean, ha="right", va="center_baseline", size=12, weight=weight, color=ink)
     axes.text(split + 0.015, middle, f"± {std}", ha="left", va="center_baseline", size=9, color=ink)
-    if rank == 2:
-        axes.plot([split - 0.36, split + 0.36], [middle + 0.2] * 2, color=ink, linewidth=0.9)
+    if rank == 2:  # below the mean, whose point is half as wide as a digit
+        length = 0.087 * (len(mean) - 0.5)
+        axes.plot([split - 0.015 - length, split - 0.015], [middle + 0.2] * 2, color=ink, linewidth=0.9)
     if cell.gaps:
         note = _fit(f"n={cell.n}, {cell.gap_text}", 27 * wide)
         axes.text(x + wide / 2, y + 0.75, note, ha="center", va="center", size=6.2, style="italic", color=ink)

@@ -55,11 +55,13 @@ def known_names(names: Iterable[tuple[str, str]]) -> str:
 
 
 def _of_axes(header: Header) -> str:
-    """Of which values of the axes all this is."""
+    """Of which values of the axes all this is; empty without any."""
+    if not header.axes:
+        return ""
     last = header.stages[-1]
     axes = "; ".join(f"{name} {', '.join(map(value_text, axis.values))}" for name, axis in header.axes_of(last).items())
     said = f"These sentences and the statistics are of the first values ({header.configurations[last][0]}), not of the"
-    return f"AXES: {axes}. {said} highest; the highest mean of each is under Ablations." * bool(header.axes)
+    return f"AXES: {axes}. {said} highest; the highest mean of each is under Ablations."
 
 
 def _answers(inputs: Inputs) -> list[Answer]:

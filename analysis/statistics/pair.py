@@ -117,7 +117,7 @@ class Pair:
 
 
 def pair_of(inputs: Inputs, first: str, second: str, *, stage: str = "", backbone: str = "") -> Pair:
-    """Two objectives of a sweep by their names, such as ``con/nca``, at the first values of axes with runs of both.
+    """Two objectives of a sweep by their names, such as ``con/nca``, at the first value of every axis.
 
     Raises `ResultsError` where they are not two of the sweep's, or no seed is finished for both.
 
@@ -129,12 +129,11 @@ def pair_of(inputs: Inputs, first: str, second: str, *, stage: str = "", backbon
     names = objective_named(header, first), objective_named(header, second)
     if names[0] == names[1]:
         raise ResultsError(f"{first} is given twice; give two objectives")
-    for block in _blocks(inputs, stage or header.stages[-1], backbone):
-        done = results.of_block(results.counted, block.key)
-        one, other = (done[(done["pair"] == own[0]) & (done["triplet"] == own[1])].set_index("seed") for own in names)
-        if seeds := sorted({*one.index} & {*other.index}):
-            break
-    else:
+    block = _block(inputs, stage or header.stages[-1], backbone)
+    done = results.of_block(results.counted, block.key)
+    one, other = (done[(done["pair"] == name[0]) & (done["triplet"] == name[1])].set_index("seed") for name in names)
+    seeds = sorted({*one.index} & {*other.index})
+    if not seeds:
         both = f"both {first} and {second} of {block.key.title}"
         raise ResultsError(f"no seed is finished for {both}; launch it to its end")
     runs = one.loc[seeds], other.loc[seeds]
@@ -143,15 +142,11 @@ def pair_of(inputs: Inputs, first: str, second: str, *, stage: str = "", backbon
     return Pair(block=block, names=names, runs=runs)
 
 
-def _blocks(inputs: Inputs, stage: str, backbone: str) -> list[BlockResults]:
-    """The blocks of a backbone, one for each configuration of the axes."""
-    results, blocks = inputs.results, dict[str, list[BlockResults]]()
-    for block in inputs.blocks:
-        if (block.key.stage, block.key.grid) == (stage, results.main_grid):
-            blocks.setdefault(block.key.backbone, []).append(block)
+def _block(inputs: Inputs, stage: str, backbone: str) -> BlockResults:
+    header = inputs.results.header
+    blocks = {block.key.backbone: block for block in inputs.first if block.key.stage == stage}
     if not blocks:
-        stages = ", ".join(results.header.stages)
-        raise ResultsError(f"{results.header.sweep} has no table of stage {stage!r}; its stages: {stages}")
+        raise ResultsError(f"{header.sweep} has no table of stage {stage!r}; its stages: {', '.join(header.stages)}")
     chosen = backbone or (next(iter(blocks)) if len(blocks) == 1 else "")
     if chosen not in blocks:
         raise ResultsError(f"give --backbone, one of {', '.join(blocks)}{backbone and f'; got {backbone!r}'}")

@@ -265,10 +265,12 @@ run = lambda tower, *given: tower.run(None, dict(zip([one.name for one in tower.
 images, texts = (torch.export.load(f"{name}.pt2").module() for name in ("images", "texts"))
 run = lambda tower, *given: tower(*map(torch.tensor, given)).detach().numpy()""",
 }
-_PIXELS = """from PIL import Image
+_PIXELS = """import io
+from pathlib import Path
+from PIL import Image
 from torchvision.transforms import CenterCrop, Compose, InterpolationMode, PILToTensor, Resize
 fit = Compose([Resize({resize}, InterpolationMode.{by}), CenterCrop({size}), PILToTensor()])
-picture = Image.open("picture.png")
+picture = Image.open(io.BytesIO(Path("picture.png").read_bytes()))
 picture.getexif().pop(274, None)  # the orientation, by which Pillow turns TIFF alone
 picture = picture.convert("RGBA")
 picture = Image.alpha_composite(Image.new("RGBA", picture.size, "white"), picture).convert("RGB")

@@ -118,7 +118,8 @@ class StageConfig(InRange):
         if late := [drop for drop in self.lr_drops if not 0 < drop < self.epochs]:
             yield f"lr_drops must lie between 1 and epochs - 1 = {self.epochs - 1}, got {late}"
         if self.warmup_epochs >= self.epochs > 0:
-            yield (f"warmup_epochs must leave an epoch to the objective: {self.warmup_epochs} of {self.epochs} epochs")
+            of = f"{self.warmup_epochs} of {self.epochs} epochs"
+            yield f"warmup_epochs must leave an epoch to the objective, got {of}: more epochs, or less warm-up"
         if self.frozen_epochs + self.ramp_epochs > self.epochs:
             got = f"got {self.frozen_epochs} + {self.ramp_epochs}"
             yield f"frozen_epochs and ramp_epochs must fit into {self.epochs} epochs, {got}"

@@ -138,7 +138,7 @@ class SharedBackbone:
         decoded = DecodedImages(split, image, num_workers=self.unit.loader_workers, ram_limit=0, device=self.device)
         with closing(decoded) as images:
             features = torch.cat([self._forward(backbone, send(chunk, self.device)) for chunk in images.chunks(CHUNK)])
-        if len(blank := (features.flatten(1) == 0).all(1).nonzero()):
+        if len(blank := (~features.flatten(1).any(1)).nonzero()):
             label = split.reader.label(int(blank[0]))
             raise DataError(f"{label}: the backbone sees nothing in this picture, all its features are 0; leave it out")
         if path is not None:

@@ -106,18 +106,18 @@ def stored_results(config: SweepPlaces) -> SweepResults:
 
 
 def trained_results(config: SweepConfig, sweep: SweepArguments) -> SweepResults:
-    """The stored results of those trainings that a sweep has by its file and `--set` now, by their keys.
+    """The stored results of a sweep as its file and `--set` have it now, whatever was launched last.
 
     Seeds are those of the last launch, unless `--set` names others. The data are not read, so their settings must be
-    those of the last launch, but for places and names. Trainings of an earlier goal-sweep have other keys; they count
-    where all settings are those of the last launch.
+    those of the last launch, but for places and names.
 
     Raises:
         GoalError: nothing was trained with these settings.
     """
-    from goal_sweep.runners.results import changed_settings  # with pyarrow
+    from goal_sweep.analysis.results import sweep_results  # with pandas
+    from goal_sweep.runners.results import changed_settings, read_results, results_of  # with pyarrow
 
-    found = stored_results(config)
+    found, store = stored_results(config), Store(config.store)
     header, weights = found.header, dict(found.header.requested.weights)
     if not any(text.startswith("seeds") for text in sweep.set_ or ()):  # a launch may have had more, by --seeds
         config = replace(config, seeds=header.seeds)
@@ -130,15 +130,18 @@ def trained_results(config: SweepConfig, sweep: SweepArguments) -> SweepResults:
     known = [one for one in header.studies if one.backbone in names[0] and one.objective in names[1]]
     fingerprint, studies = header.requested.data_fingerprint, tuple(known) if config.tune == header.tune else ()
     asked = ResolvedSweep(config=config, data_fingerprint=fingerprint, weights=weights, studies=studies)
+    if not (changed := changed_settings(header.requested, asked.requested)):
+        return found
     of_data = (one.config["data"] for one in (header.requested, asked.requested))
     before, now = ({key: value for key, value in own.items() if is_in_id(f"data.{key}")} for own in of_data)
-    keys = {training.key for training in asked.trainings if now == before}
-    runs = found.runs[found.runs["training"].isin(keys)]
-    if runs.empty and (changed := changed_settings(header.requested, asked.requested)):
-        there = f"the last launch of {config.name} in the store {config.store} had other settings"
-        mend = f"launch it again, which trains only what is missing: {sweep.command('launch')}"
-        raise GoalError(f"{there} (then -> here): {changed}; {mend}")
-    return found if runs.empty else replace(found, runs=runs)
+    if now == before:
+        table = results_of(store, asked, read_results(store, config.name))
+        own = sweep_results(table.header, table.table, store.root if store.root.is_dir() else None)
+        if not own.counted.empty:
+            return own
+    there = f"the last launch of {config.name} in the store {config.store} had other settings, and none had these"
+    mend = f"launch it again, which trains only what is missing: {sweep.command('launch')}"
+    raise GoalError(f"{there} (then -> here): {changed}; {mend}")
 
 
 def _best(sweep: SweepArguments, objective: str, seeds: int) -> list[Chosen]:

@@ -111,8 +111,10 @@ def settling(target: ReportTarget, result: ReportResult, arguments: SweepArgumen
     results, config = result.inputs.results, target.config
     if more is None or not isinstance(config, SweepConfig) or _changed(config, results):
         return ""
-    of_file = len(config.seeds) - int(arguments.seeds or 0)
-    number = len(results.header.seeds) + more - of_file
+    of_file, there = len(config.seeds) - int(arguments.seeds or 0), len(results.header.seeds)
+    if there > of_file:  # seeds were added; doing so until an interval excludes 0 makes more answers wrong
+        return ""
+    number = there + more - of_file
     return replace(arguments, seeds=f"+{number}" if number > 0 else None).command("launch", with_tracking=True)
 
 
@@ -126,7 +128,7 @@ def print_result(result: ReportResult, console: Console, settle: str = "") -> No
         shown = fill(text, console.width, initial_indent=" " * 8, subsequent_indent=" " * 10, break_on_hyphens=False)
         console.print(shown, markup=False)
     if settle:
-        console.print(f"        To settle it, once: {settle}")
+        console.print(f"        To settle it: {settle}")
     console.print(f"        {result.folder / 'report.html'}")
 
 

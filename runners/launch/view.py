@@ -197,7 +197,7 @@ def _rows(squares: Mapping[Objective, Text], room: int) -> Iterable[Text]:
     What has no column stands apart, or it would seem to be in one.
     """
     names = [name for name in triplet_weights if any(triplet == name for _, triplet in squares)]
-    wide = max(min(SQUARE, room // max(1, len(names))), 1 + max(map(len, squares.values())))
+    wide = max(min(SQUARE, room // max(1, len(names))), 1 + max([*map(len, names), *map(len, squares.values())]))
     abreast = max(1, room // wide)
     parts = [names[start : start + abreast] for start in range(0, len(names), abreast)]
     parts += [[LOSS]] * any(LOSS in key for key in squares)

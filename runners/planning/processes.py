@@ -18,7 +18,7 @@ def apart(function: Callable[..., T], *arguments: Any) -> T:
     """The result of a function in a process of its own, or its exception.
 
     The process ends with this one, however this one ends, and leaves Ctrl-C to it. Raises `UnfinishedError` where it
-    ends without an answer, as where memory is short.
+    is killed, as where memory is short.
     """
     # Spawned, as a forked process could not use CUDA. Not of a pool: its semaphores are registered with a process of
     # Python's own, and where that had failed, on a busy machine, so did the launch.
@@ -31,8 +31,10 @@ def apart(function: Callable[..., T], *arguments: Any) -> T:
         result, error = answers.recv()
     except EOFError:
         process.join()
-        why = "killed; is there enough memory?" if process.exitcode == -9 else f"exit status {process.exitcode}"
-        raise UnfinishedError(f"a process beside this one ended without an answer: {why}; try again") from None
+        said = "a process beside this one ended without an answer"
+        if process.exitcode == -9:
+            raise UnfinishedError(f"{said} (killed; is there enough memory?)") from None
+        raise RuntimeError(f"{said} (exit status {process.exitcode})") from None
     except BaseException:  # Ctrl-C, above all
         process.kill()
         raise

@@ -57,8 +57,6 @@ _HIDDEN = re.compile(r"\.|@eaDir\Z")
 """As `.git`, macOS's `._3.png` and Synology's `@eaDir` begin."""
 _AFTER = re.compile(r"[-_ ]*\d*$")
 """A year or a number after the word for a split."""
-_LONGEST = 255
-"""Bytes of a file's name, in all usual file systems."""
 _FEW = 1000
 """Of fewer images the shares of a drawn split are exact."""
 USUAL = (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff")
@@ -338,8 +336,8 @@ def image_path(value: object, where: str) -> str:
     if "://" in path:
         raise DataError(f"{where} is a URL, {path!r:.80}; download the pictures and give the paths of their files")
     parts = [part for part in path.split("/") if part not in ("", ".")]
-    is_long = any(len(os.fsencode(part)) > _LONGEST for part in parts)  # the bytes of a picture as text
-    if path.startswith("/") or path.endswith("/") or ".." in parts or not parts or is_long:
+    is_long = any(len(os.fsencode(part)) > 255 for part in parts)  # for a file's name, as a picture's bytes in text
+    if path.startswith("/") or path.endswith("/") or ".." in parts or "\0" in path or not parts or is_long:
         raise DataError(f"{where} must be the path of a file below the images' folder, in UTF-8, got {value!r:.200}")
     return "/".join(parts)
 

@@ -45,7 +45,7 @@ LAYOUTS: Mapping[str, Callable[[Any], Layout]] = {
 _LETTER = re.compile(r"[^\W\d_]")
 _BROKEN = re.compile(
     r"\ufffd|</?(?:a|b|br|div|em|i|p|span|u)\b[^<>]*>|</\w+>|<!\[CDATA\[|\\u[0-9a-fA-F]{4}|<U\+[0-9A-F]{4,}>"
-    r"|\\x[0-9a-f]{2}|\\[23][0-7]{2}|(%[0-9a-fA-F]{2}|=[0-9A-F]{2})\S*\1|\[object Object\]|[À-ÿ][¡-ÿ]{3}"
+    r"|\\x[0-9a-f]{2}|\\[23][0-7]{2}|(%[0-9a-fA-F]{2}|=[0-9A-F]{2})\S*\1|\[object Object\]|[À-ÿ][¡-ÿ]{5}"
     r"|\A(?:https?://\S+|\S+\.(?i:txt|caption|json|jpe?g|png|webp|npy))\Z|\A=\s*\".*\"\Z|_x000[9AD]_|\\\""
 )
 """What is left where a program could not read a character, tags of HTML, escapes, places of files, what Excel writes
@@ -222,7 +222,7 @@ def _remarks(splits: Sequence[Sequence[Sequence[str]]]) -> Iterator[str]:
     bare = [caption for caption in captions if not _LETTER.search(caption)]
     apart = [one for split in splits for one in split if len(one) > 2 and all(map(is_word, one))]
     beyond = [caption for caption in captions if not caption.isascii()][:1000]
-    likely = [page for page in _CODE_PAGES if 2 * sum(_misread(caption, page) for caption in beyond) > len(beyond)]
+    likely = [page for page in _CODE_PAGES if 2 * sum(_misread(one, page) for one in beyond) > max(len(beyond), 4)]
     broken = [text for caption in captions if (text := _broken(caption, ("cp1252", "latin-1", *likely)))]
     of = f"of {len(captions):,} captions"
     joined = Counter(found[1] for caption in captions if (found := _BETWEEN.search(html.unescape(caption))))
@@ -233,7 +233,7 @@ def _remarks(splits: Sequence[Sequence[Sequence[str]]]) -> Iterator[str]:
         yield f"{len(bare):,} {of} contain no letter, such as the labels of boxes"
     if 2 * (number := sum(map(len, apart))) > len(captions):
         yield f"{number:,} {of} are one word, such as {apart[0][0]!r:.30}; if a list holds their words, join it"
-    if 2 * (number := sum(caption[0] == caption[-1] == '"' for caption in captions)) > len(captions):
+    if 2 * (number := sum(caption[:1] == caption[-1:] == '"' for caption in captions)) > len(captions):
         yield f"{number:,} {of} stand in quotes, which are read as words"
     if broken:
         yield f"{len(broken):,} {of} are HTML or paths, or of Excel or another encoding, such as {broken[0]!r:.30}"

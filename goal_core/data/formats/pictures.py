@@ -55,7 +55,8 @@ def decode_image(source: str | os.PathLike[str] | bytes, label: str = "") -> NDA
     """
     label = label or str(source)
     try:
-        with Image.open(io.BytesIO(source) if isinstance(source, bytes) else source, formats=FORMATS) as image:
+        content = source if isinstance(source, bytes) else Path(source).read_bytes()
+        with Image.open(io.BytesIO(content), formats=FORMATS) as image:
             if image.width * image.height > MAX_PIXELS:
                 raise DataError(f"it has {image.width} x {image.height} pixels, more than {MAX_PIXELS:,}")
             _check_clear(image)
@@ -174,8 +175,10 @@ def _orientation(image: Image.Image) -> int:
 
 def to_rgb(image: Image.Image) -> Image.Image:
     """A picture in RGB, converted as :func:`decode_image` says; a TIFF as it is stored, unless it was loaded before."""
-    # Pillow turns a TIFF as it loads it, and forgets by how much.
+    # Pillow turns a TIFF as it loads it, and forgets by how much; of a named file it may swap the sides alone.
     turn = image.info.setdefault("as stored", _orientation(image)) if image.format == "TIFF" else 0
+    if turn in _BACK:
+        image.filename = ""  # type: ignore[attr-defined]  # of opened files
     image.load()
     return _in_rgb(image).transpose(_BACK[turn]) if turn in _BACK else _in_rgb(image)
 

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from goal_sweep.analysis.statistics.pair import WordCount, pair_of
-from goal_sweep.sweeps.axes import Axis
 from goal_sweep.sweeps.results import ResultsError
 from tests.analysis.statistics.test_images import ranks_of
 from tests.helpers.results_cases import SweepWriter, inputs_of
@@ -64,15 +63,6 @@ def test_seeds_count_that_are_finished_for_both() -> None:
     assert pair.seeds == [2]
     assert pair.seeds_text == "seed 2 (seed 1 not finished for both)"
     assert sum(pair.counts("i2t").values()) == NUM
-
-
-def test_the_values_of_an_axis_count_that_both_have_runs_of() -> None:
-    made = writer(1, 2, hits={ONE: [20, 19], OTHER: [12, 13]})
-    made.axes, made.points = (Axis(key="objectives.params.tau", values=(5, 1)),), {"frozen": ("tau 5", "tau 1")}
-    for row in made.rows:  # the margin's loss has no tau
-        row["configuration"] = "tau 1" if row["triplet"] == "nca" else "tau *"
-    pair = pair_of(inputs_of(made.results()), ONE, OTHER)
-    assert (pair.block.key.configuration, pair.seeds) == ("tau 1", [1, 2])
 
 
 @pytest.mark.parametrize(

@@ -137,9 +137,10 @@ def test_cmyk_jpeg_becomes_rgb(tmp_path: Path) -> None:
     assert max(green, blue) < 60
 
 
-@pytest.mark.parametrize("ending", ["jpg", "png", "webp", "tif", "lzw.tif"])
+@pytest.mark.parametrize("ending", ["jpg", "png", "webp", "tif", "lzw.tif", "L.tif", "CMYK.tif"])
 def test_exif_orientation_is_not_applied(tmp_path: Path, ending: str) -> None:
-    exif, image = Image.Exif(), Image.fromarray(noise(4, 8))
+    exif, mode = Image.Exif(), ending.split(".")[0]
+    image = Image.fromarray(noise(4, 8)).convert(mode if mode.isupper() else "RGB")
     how: Any = {"webp": {"lossless": True}, "lzw.tif": {"compression": "tiff_lzw"}}.get(ending, {})
     plain = decode_image(saved(tmp_path, image, f"plain.{ending}", **how))
     for turn in range(1, 9):

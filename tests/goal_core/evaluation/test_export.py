@@ -58,8 +58,9 @@ def test_towers_alone_give_the_vectors_of_the_model(
     assert not {one for one in weights[0] & weights[1] if one.startswith(("backbone.", "heads."))}
 
     rng = np.random.default_rng(0)
-    bands, saved = (4, {"format": "PNG"}) if kind == "onnx" else (3, {"format": "TIFF", "tiffinfo": {274: 6}})
-    Image.fromarray(rng.integers(0, 255, (50, 70, bands), np.uint8)).save(tmp_path / "towers/picture.png", **saved)
+    how: dict[str, Any] = {"format": "PNG"} if kind == "onnx" else {"format": "TIFF", "tiffinfo": {274: 6}}
+    pixels = rng.integers(0, 255, (50, 70, *[4] * (kind == "onnx")), np.uint8)
+    Image.fromarray(pixels).save(tmp_path / "towers" / "picture.png", **how)
     monkeypatch.chdir(tmp_path / "towers")
     about, _, program = Path("README.txt").read_text().partition("import numpy")
     assert ("cross encoder" in about) == (name == "xvlm")

@@ -216,9 +216,7 @@ def test_a_tokenizer_with_more_ids_than_the_model_embeds_is_refused(tmp_path: Pa
     tokenizer = AutoTokenizer.from_pretrained(make(tmp_path))
     tokenizer.add_tokens(["<person>"])
     tokenizer.save_pretrained(tmp_path)
-    with pytest.raises(
-        WeightsError, match=f"embeds ids below {len(WORDS)}, but its tokenizer gives ids up to {len(WORDS)}"
-    ):
+    with pytest.raises(WeightsError, match=f"ids below {len(WORDS)}, but its tokenizer gives ids up to {len(WORDS)}"):
         subwords_of(str(tmp_path))
 
 

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 import timm
-import torch
 from safetensors.torch import load_file, save_file
 
 from goal_sweep.goal_core.basics.errors import DataError
@@ -31,8 +30,7 @@ def test_damaged_cached_features_are_computed_again(tmp_path: Path, damage: str)
 
 
 def test_a_picture_of_which_the_backbone_sees_nothing_is_named(tmp_path: Path) -> None:
-    state = timm.create_model("test_resnet").state_dict()
-    blind = {name: own if own.ndim > 1 else torch.zeros_like(own) for name, own in state.items()}
+    blind = {name: own * (own.ndim > 1) for name, own in timm.create_model("test_resnet").state_dict().items()}
     save_file(blind, weights := tmp_path / "blind.safetensors")
     model = replace(MODEL, backbone=BackboneConfig(name="test_resnet", weights=str(weights)))
     with pytest.raises(DataError, match="train scene 0: the backbone sees nothing in this picture"):

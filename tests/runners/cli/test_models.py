@@ -85,6 +85,8 @@ def test_the_seeds_of_a_model_and_models_of_several_sweeps_are_ensembles(
     assert capsys.readouterr().out == expected
     assert run(["evaluate", SCENES, "sig/cir", str(weights["con/con", 1]), *store]) == 0
     assert capsys.readouterr().out == expected
+    others = opened_in(tmp_path, "seeds=[1,2]", "stages.frozen.lr=7e-3")
+    update_results(others.store, others)  # as a later launch with other settings does
     assert run(["card", SCENES, "sig/cir", *store]) == 0
     assert str(weights["sig/cir", 2]) in capsys.readouterr().out
     (tmp_path / "other.yaml").write_text("data: {format: scenes, num_test: 9, image: {size: 32, resize: 32}}\n")
@@ -122,7 +124,7 @@ def test_what_names_no_model_is_one_line(
     )
     for words, said in (
         (["evaluate", "quickstrt"], "did you mean 'quickstart'"),
-        (["evaluate", SCENES, "con/sig"], "it has con/con, sig/cir"),
+        (["evaluate", SCENES, "con/sig"], "it has con/con, con/nca"),
         (["evaluate", SCENES, "--ensemble", "4"], " --seeds +1"),
         (["evaluate", SCENES, "--store", str(tmp_path / "none")], "launch the sweep first"),
         (["evaluate", str(cells[1]), "--set", "seeds=[1]"], "a checkpoint has its own settings"),

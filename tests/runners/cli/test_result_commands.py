@@ -85,7 +85,7 @@ def test_a_report_of_more_seeds_than_the_file_names_says_so(
         assert [line[: len(said[0])] for line in told["warnings"]] == said
     for change, offered in (("seeds=+2", True), ("stages.frozen.lr=7e-3", False)):  # whose seeds would settle nothing
         assert run(arguments("report", here, "--set", change)) == 0
-        assert ("To settle it, once: goal-sweep launch" in capsys.readouterr().out) is offered
+        assert ("To settle it: goal-sweep launch" in capsys.readouterr().out) is offered
 
 
 def test_a_sync_with_other_settings_loses_no_result(
