@@ -60,7 +60,7 @@ def test_one_mistake_is_one_line(write: Write, errors_of: Errors, small_text: st
         ("resources: {accelerator: A100}", "a.yaml:16 | resources.accelerator | gpus above 0"),
         ("objectives: {pair: [lni]}", f"a.yaml:16 | objectives.pair.0 | 'lni' | 'lin' | {PAIRS}"),
         ("objectives:\n  only: [con/ncb]", "a.yaml:17 | objectives.only.0 | 'con/ncb' | 'con/nca' | sig-ms/cir"),
-        ("objectives:\n  only: [infonce]", "a.yaml:17 | objectives.only.0 | infonce is a baseline, for objectives.baselines"),
+        ("objectives:\n  only: [infonce]", "a.yaml:17 | objectives.only.0 | is a baseline, for objectives.baselines"),
         (
             "objectives: {pair: [lin], only: [con/con]}",
             f"a.yaml:16 | {ONLY} | con/con | pair lin | {TRIPLETS}",
