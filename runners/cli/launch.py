@@ -155,7 +155,7 @@ def status(
     jobs: Annotated[bool, typer.Option("--jobs", help="Only the batch jobs; needs no data.")] = False,
     site: Site = None,
 ) -> None:
-    """Show the current 5x3 grid of each block, and the batch jobs of the sweep. Changes no result.
+    """Show the 5x3 grid of each block, with plugins what the last launch has, and batch jobs. Changes no result.
 
     Example: goal-sweep status quickstart.yaml
     """

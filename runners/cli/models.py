@@ -23,7 +23,7 @@ from goal_sweep.goal_core.checkpoints.names import BEST
 from goal_sweep.goal_core.models.frameworks import initial_weights_id
 from goal_sweep.runners.cli import completion
 from goal_sweep.runners.cli.options import SweepArguments
-from goal_sweep.runners.launch.tuning import refreshed_results
+from goal_sweep.runners.launch.tuning import ends_of, refreshed_results, replay
 from goal_sweep.runners.store import Store
 from goal_sweep.sweeps import ResolvedSweep, SweepConfig, SweepPlaces, load_sweep
 from goal_sweep.sweeps.identity import is_in_id, to_mapping
@@ -108,11 +108,10 @@ def stored_results(config: SweepPlaces) -> SweepResults:
 def trained_results(config: SweepConfig, sweep: SweepArguments) -> SweepResults:
     """The stored results of a sweep as its file and `--set` have it now, whatever was launched last.
 
-    Seeds are those of the last launch, unless `--set` names others. The data are not read, so their settings must be
-    those of the last launch, but for places and names.
+    Seeds of the last launch count, too, unless `--set` names some. The data are not read, so their settings must be
+    those of the last launch, but for places and names. Where all settings are, trainings of older keys count as well.
 
-    Raises:
-        GoalError: nothing was trained with these settings.
+    Raises `GoalError` where nothing with these settings is finished.
     """
     from goal_sweep.analysis.results import sweep_results  # with pandas
     from goal_sweep.runners.results import changed_settings, read_results, results_of  # with pyarrow
@@ -120,26 +119,26 @@ def trained_results(config: SweepConfig, sweep: SweepArguments) -> SweepResults:
     found, store = stored_results(config), Store(config.store)
     header, weights = found.header, dict(found.header.requested.weights)
     if not any(text.startswith("seeds") for text in sweep.set_ or ()):  # a launch may have had more, by --seeds
-        config = replace(config, seeds=header.seeds)
+        config = replace(config, seeds=tuple(dict.fromkeys((*config.seeds, *header.seeds))))
     if to_mapping(config.model) != header.requested.config["model"]:
         for model in config.model.models:
             weights.setdefault(model.backbone.name, "")
             with suppress(GoalError):  # a file that has moved
                 weights[model.backbone.name] = initial_weights_id(model)
-    names = {backbone.name for backbone in config.model.backbones}, config.objectives.names
-    known = [one for one in header.studies if one.backbone in names[0] and one.objective in names[1]]
-    fingerprint, studies = header.requested.data_fingerprint, tuple(known) if config.tune == header.tune else ()
-    asked = ResolvedSweep(config=config, data_fingerprint=fingerprint, weights=weights, studies=studies)
+    asked = ResolvedSweep(config=config, data_fingerprint=header.requested.data_fingerprint, weights=weights)
     if not (changed := changed_settings(header.requested, asked.requested)):
         return found
     of_data = (one.config["data"] for one in (header.requested, asked.requested))
     before, now = ({key: value for key, value in own.items() if is_in_id(f"data.{key}")} for own in of_data)
     if now == before:
+        if config.tune is not None:
+            asked = replay(asked, lambda trainings: ends_of(store, trainings, config.resources.max_attempts))
         table = results_of(store, asked, read_results(store, config.name))
         own = sweep_results(table.header, table.table, store.root if store.root.is_dir() else None)
         if not own.counted.empty:
             return own
-    there = f"the last launch of {config.name} in the store {config.store} had other settings, and none had these"
+    other = "other settings, and none with these is finished" if now == before else "other data"
+    there = f"the last launch of {config.name} in the store {config.store} had {other}"
     mend = f"launch it again, which trains only what is missing: {sweep.command('launch')}"
     raise GoalError(f"{there} (then -> here): {changed}; {mend}")
 

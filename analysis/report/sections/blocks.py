@@ -97,7 +97,8 @@ def _weights_table(block: BlockResults) -> TextTable:
     for effect, name in _EFFECTS.items():
         compared = [own.comparisons[effect] for own in found]
         texts = [f"{own.estimates.max(initial=0):.1f} points, {p_equation(own.smallest_p)}" for own in compared]
-        rows.append((name, *texts, f"{median(compared[0].counts):.0f}" if compared[0].is_tested else "--"))
+        numbers = [f"{median(own.counts):.0f}" for own in compared if own.is_tested] or ["--"]
+        rows.append((name, *texts, numbers[0]))
     head = ("weight", *(metric.title for metric in MAIN_METRICS), "n")
     return TextTable(title=block.key.title, head=head, rows=tuple(rows))
 

@@ -98,11 +98,7 @@ SOME = [
     ],
 )
 def test_a_damaged_result_is_trained_again_and_nothing_else_is(
-    sweep: OpenedSweep,
-    mended: Mended,
-    stage: int,
-    name: str,
-    damage: str,
+    sweep: OpenedSweep, mended: Mended, stage: int, name: str, damage: str
 ) -> None:
     training = sweep.by_stage[stage][0]
     folder = sweep.store.folder(training)

@@ -40,10 +40,7 @@ def change_mapping(change: Callable[[dict[str, Any]], Any]) -> Callable[[Path], 
         (lambda root: (root / "id_mapping.json").write_text("{"), r"id_mapping\.json is not valid JSON"),
         (lambda root: (root / "id_mapping.json").write_text('{"1": "a", "1": "b"}'), "the key '1' stands twice"),
         (lambda root: (root / "id_mapping.json").write_text("[]"), r"must be an object from image ids to file names"),
-        (
-            change_mapping(lambda stored: stored.update({"103": "../up.png"})),
-            r"id_mapping\.json: .* id 103 must",
-        ),
+        (change_mapping(lambda stored: stored.update({"103": "../up.png"})), r"id_mapping\.json: .* id 103 must"),
         (
             change_mapping(lambda stored: stored.update({"110": stored["101"]})),
             r"image train2014/0001\.png is listed twice, in train and test",

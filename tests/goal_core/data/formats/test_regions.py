@@ -79,10 +79,7 @@ def lines(name: str, change: Callable[[list[str]], list[str]]) -> Callable[[Path
             lines("train_ids.txt", lambda rows: rows[:-1]),
             r"train_ims\.npy has 6 rows, but must have one for each of the 5 images or for each of the 30 captions",
         ),
-        (
-            lines("train_ids.txt", lambda rows: [*rows[:5], rows[1]]),
-            r"image 101 is listed twice in .*train_ids\.txt",
-        ),
+        (lines("train_ids.txt", lambda rows: [*rows[:5], rows[1]]), r"image 101 is listed twice in .*train_ids\.txt"),
     ],
 )
 def test_damaged_files_give_one_line(tmp_path: Path, damage: Callable[[Path], Any], message: str) -> None:

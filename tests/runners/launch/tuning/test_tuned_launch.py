@@ -6,6 +6,8 @@ from pathlib import Path
 import pytest
 
 from goal_sweep.goal_core.basics.errors import DivergedError
+from goal_sweep.runners.cli.models import trained_results
+from goal_sweep.runners.cli.options import SweepArguments
 from goal_sweep.runners.execution.job import UnitJob
 from goal_sweep.runners.execution.worker import Send, run_unit
 from goal_sweep.runners.launch.opened import OpenedSweep
@@ -65,6 +67,10 @@ def test_candidates_train_first_without_the_test_split_and_the_choice_reports(tm
     assert launch(plain, monkeypatch).status == 0
     for name, numbers in results(plain).items():
         assert found[name] == numbers
+    assert launch(_sweep(whole), monkeypatch).found_nothing_to_do
+    chosen = _studies(done)
+    assert launch(_sweep(whole, "tune.budget=1"), monkeypatch).status == 0
+    assert trained_results(done.config, SweepArguments("a.yaml")).header.studies == chosen != _studies(done)
     assert launch(_sweep(whole), monkeypatch).found_nothing_to_do
 
 
