@@ -179,7 +179,7 @@ def subwords_of(weights: str) -> Subwords:
     if sizes.model_type == "clip" and (ids := tokenizer.encode("a photo").ids):
         end = max(ids) if text.eos_token_id == 2 else text.eos_token_id  # OpenAI's own say 2 for the highest id
         if ids[-1] != end:
-            reads = f"but the text tower reads a caption where it has the id {end}"
+            reads = f"but the text tower reads one at the id {end} (eos_token_id; 2 there means the highest id)"
             raise WeightsError(f"the tokenizer of {weights!r} ends captions with the id {ids[-1]}, {reads}")
     positions = getattr(text, "max_position_embeddings", 512)
     if _LIKE_ROBERTA.search(text.model_type):

@@ -182,7 +182,7 @@ def test_a_trained_model_whose_folder_has_changed_is_refused(tmp_path: Path, mak
     assert (load_model(checkpoint).encode_texts(["a small circle"]) == before).all()
 
 
-@pytest.mark.parametrize(("end", "said"), [(1, "id 3.*has the id 1"), (2, "id 3.*has the id 4"), (99, "the id 99")])
+@pytest.mark.parametrize(("end", "said"), [(1, "id 3.*at the id 1"), (2, "id 3.*at the id 4"), (99, "the id 99")])
 def test_a_clip_that_reads_captions_elsewhere_than_at_their_end_is_refused(tmp_path: Path, end: int, said: str) -> None:
     """With the end that CLIP's first models name, 2, it reads a caption at its highest id."""
     settings = json.loads((path := clip_folder(tmp_path) / "config.json").read_text())
