@@ -115,11 +115,12 @@ def update_results(store: Store, sweep: ResolvedSweep, *, must_write: bool = Tru
         must_write: whether a store that cannot be written is an error.
     """
     before = read_results(store, sweep.config.name)
-    table = results_of(store, sweep, before)
+    header, columns = results_of(store, sweep, before)
     if before is not None:
-        again = ResultsTable.of(replace(table.header, written=before.header.written), table.table)
+        again = ResultsTable.of(replace(header, written=before.header.written), columns)
         if again.content == before.content:
             return before
+    table = ResultsTable.of(header, columns)
     try:
         if not store.exists:
             raise StorageError(f"the results folder {store.location} is gone")
@@ -132,15 +133,15 @@ def update_results(store: Store, sweep: ResolvedSweep, *, must_write: bool = Tru
     return table
 
 
-def results_of(store: Store, sweep: ResolvedSweep, before: ResultsTable | None) -> ResultsTable:
+def results_of(store: Store, sweep: ResolvedSweep, before: ResultsTable | None) -> tuple[Header, pa.Table]:
     """What the store has of a sweep now, which is not written; an earlier table spares reading what it has."""
     statuses = store.status(sweep.trainings, max_attempts=sweep.config.resources.max_attempts)
     asked = _table([asked_row(one) for one in sweep.trainings], [name for name in _NAMES if name not in STORED])
     stored = _stored(store, statuses, before)
     for name in stored.column_names:
         asked = asked.append_column(stored.schema.field(name), stored[name])
-    columns = asked.select([*COLUMNS, *(name for name in asked.column_names if name not in COLUMNS)])
-    return ResultsTable.of(_header(sweep), columns)
+    columns = [*COLUMNS, *(name for name in asked.column_names if name not in COLUMNS)]
+    return _header(sweep), asked.select(columns)
 
 
 def listed_again(header: Header, config: SweepPlaces) -> ResolvedSweep:

@@ -222,6 +222,5 @@ class Fit(NamedTuple):
         """What differs where settings fit pictures otherwise than a model's own processor; empty where nothing does."""
         own = transform_of(config)
         ours = Fit(0 if own.stretches else config.resize, own.resampling)
-        return (
-            "" if self == ours else f"pictures are {ours}, but by the model's own processor {self} (data.image.augment)"
-        )
+        said = f"pictures are {ours}, but by the model's own processor {self} (data.image.augment)"
+        return "" if self == ours else said

@@ -134,7 +134,7 @@ def trained_results(config: SweepConfig, sweep: SweepArguments) -> SweepResults:
         if config.tune is not None:
             asked = replay(asked, lambda trainings: ends_of(store, trainings, config.resources.max_attempts))
         table = results_of(store, asked, read_results(store, config.name))
-        own = sweep_results(table.header, table.table, store.root if store.root.is_dir() else None)
+        own = sweep_results(*table, store.root if store.root.is_dir() else None)
         if not own.counted.empty:
             return own
     other = "other settings, and none with these is finished" if now == before else "other data"
