@@ -206,9 +206,9 @@ class SweepConfig(SweepPlaces):
         default: Any = {item.name: item.default for item in fields(self.data)}.get("min_word_count")
         given = self.data.min_word_count
         if default and given != default and brings_tokenizer(self.model.models[0]):
-            warn(f"data.min_word_count {given} has no effect: the model brings a tokenizer, which knows its own words")
-            # so that what has no effect makes no other model
-            object.__setattr__(self, "data", replace(self.data, min_word_count=default))
+            if given > default:  # a smaller one, as of `own_images`, wishes for rare words, which the tokenizer reads
+                warn(f"data.min_word_count {given} has no effect: the model brings a tokenizer of its own words")
+            object.__setattr__(self, "data", replace(self.data, min_word_count=default))  # so that it is no other model
         check_axes(self)
         check_tune(self)
 

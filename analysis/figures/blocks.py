@@ -22,6 +22,7 @@ from goal_sweep.analysis.figures.canvas import (
     text_colour,
 )
 from goal_sweep.goal_core.evaluation.metrics import DIRECTION_TITLES
+from goal_sweep.goal_core.objectives.variants import objective_name
 
 _CELL = (1.22, 0.56)
 """Width and height of a cell, in inches."""
@@ -154,6 +155,6 @@ def _draw_line(
         axes.plot(curve["epoch"], curve["mean"], color=_OTHERS, linewidth=0.8, label="others")
         return
     colour, dashes = _ROLE_STYLES[roles[objective].split(", ")[0]]
-    label = f"{'/'.join(objective)} ({roles[objective]})"
+    label = f"{objective_name(*objective)} ({roles[objective]})"
     axes.plot(curve["epoch"], curve["mean"], color=colour, linestyle=dashes, linewidth=1.6, label=label)
     axes.fill_between(curve["epoch"], curve["min"], curve["max"], color=colour, alpha=0.2, linewidth=0)

@@ -166,11 +166,11 @@ def _at_chance(answers: Sequence[Answer]) -> str:
     if not limits:
         return ""
     tables, several = Counter(name for answer in answers for name in answer.at_chance), len(answers) > 1
-    names = [objective_name(*name) + f" ({number})" * several for name, number in tables.items()]
-    who, where = f"{list_text(names)} {'is' if len(names) == 1 else 'are'} not", " in so many tables" * several
+    names = [objective_name(*name) + f" (in {count_text(of, 'table')})" * several for name, of in tables.items()]
+    who = f"{list_text(names)} {'is' if len(names) == 1 else 'are'} not"
     if all(len(answer.at_chance) == len(answer.grid.means) for answer in answers):
-        who, where = "No objective is", ""
-    return f"{who} shown to be better than chance{where} (limit {span_text(limits)} of 600), so comparisons say little."
+        who = "No objective is"
+    return f"{who} shown to be better than chance (limit {span_text(limits)} of 600), so comparisons say little."
 
 
 def _avoid(answers: Sequence[Answer]) -> str:

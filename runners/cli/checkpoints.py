@@ -129,7 +129,7 @@ def embed(
     model: Model,
     out: Annotated[Path, Output(help="The .npy file to write: a float32 row for each item.")],
     images: Annotated[Path | None, typer.Option(help="A folder of pictures, or one picture.")] = None,
-    texts: Annotated[Path | None, typer.Option(help="A text file with a sentence on each line, none empty.")] = None,
+    texts: Annotated[Path | None, typer.Option(help="A text file with a sentence of known words on each line.")] = None,
     set_: Set = None,
     store: StoreDir = None,
     trust_plugins: Trust = False,

@@ -30,8 +30,6 @@ from goal_sweep.sweeps.identity import content_id
 
 Objective = tuple[str, str]
 MAX_FAILURES = 10
-_PERIOD_S = 3600.0
-"""Seconds of the past by whose pace the time left is told."""
 _ORDER: tuple[State, ...] = ("running", "waiting", "failed", "done")
 """Of the blocks of a sweep in training, by their most urgent state."""
 METRICS = {"test/i2t_r1": "image -> text R@1", "test/t2i_r1": "text -> image R@1"}
@@ -99,7 +97,7 @@ class LiveView:
         self.progress, self.name, self.console, self.command = progress, name, console, command
         left = TimeRemainingColumn(compact=True)
         columns = BarColumn(40), TextColumn("{task.percentage:.0f} %"), TimeElapsedColumn(), TextColumn("left"), left
-        self._bar = Progress(*columns, console=console, speed_estimate_period=_PERIOD_S)
+        self._bar = Progress(*columns, console=console, speed_estimate_period=3600)  # by the pace of the last hour
         self._task = self._bar.add_task("", total=None)
         self._live = Live(get_renderable=self._view, console=console, refresh_per_second=2, transient=True)
         self._interactive = console.is_terminal
@@ -108,6 +106,7 @@ class LiveView:
         """Start drawing, on a terminal."""
         done, total = self.progress.work()
         self._bar.reset(self._task, total=total, completed=done)
+        self._bar.advance(self._task, 0)  # a first point in time, as the cells of a stack end their first epoch at once
         if self._interactive:
             self._live.start()
         return self
