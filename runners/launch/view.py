@@ -100,13 +100,12 @@ class LiveView:
         self._bar = Progress(*columns, console=console, speed_estimate_period=3600)  # by the pace of the last hour
         self._task = self._bar.add_task("", total=None)
         self._live = Live(get_renderable=self._view, console=console, refresh_per_second=2, transient=True)
-        self._interactive = console.is_terminal
+        self._interactive, self._paced_from = console.is_terminal, math.inf
 
     def __enter__(self) -> LiveView:
         """Start drawing, on a terminal."""
         done, total = self.progress.work()
         self._bar.reset(self._task, total=total, completed=done)
-        self._bar.advance(self._task, 0)  # a first point in time, as the cells of a stack end their first epoch at once
         if self._interactive:
             self._live.start()
         return self
@@ -132,7 +131,8 @@ class LiveView:
         self._bar.update(self._task, completed=done, total=total)
         if not self._interactive:
             epochs, seconds = self.progress[training].epochs, self._bar.tasks[0].time_remaining
-            left = "--" if seconds is None else str(timedelta(seconds=math.ceil(seconds)))
+            self._paced_from = min(self._paced_from, (now := self.console.get_time()) + 5)  # a stack comes at once
+            left = "--" if seconds is None or now < self._paced_from else str(timedelta(seconds=math.ceil(seconds)))
             shown = f"epoch {epochs}/{training.stage.epochs}{' (warm-up)' * (epochs <= training.stage.warmup_epochs)}"
             self.note(f"{training.name}: {shown}, val rsum {val_rsum:.1f} (left {left})")
 

@@ -68,7 +68,7 @@ def test_machines_that_lack_the_store_the_code_or_the_versions_are_left_alone(
     last = launch.said.splitlines()[-1]
     assert last.startswith("error: no machine of the cluster can train this sweep: "), launch.said
     assert "has other versions than the machine that launched the sweep: torch 0.1, not " in last
-    assert f"does not see the store of the launch at {folder / 'goal-sweep-store'}" in last
+    assert str(folder / "goal-sweep-store") in last  # not seen, or not to be written: as the check comes first
     cluster.add("fit")
     launch = launches.Launch(folder, "--address", cluster.address)
     launch.ends()
@@ -98,7 +98,7 @@ def test_a_head_that_dies_ends_the_launch_and_the_next_one_continues(cluster: Ra
     launch.says("epoch 2/")
     cluster.head.kill()
     launch.ends(75, within=120)
-    assert "run the same command again to continue" in launch.said.splitlines()[-1]
+    assert "the same command" in launch.said.splitlines()[-1]
     with RayCluster(tmp_path / "again", cpus=1) as again:
         launch = launches.Launch(folder, "--address", again.address)
         launch.ends()
