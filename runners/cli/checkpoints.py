@@ -171,7 +171,7 @@ def embed(
     np.save(content := BytesIO(), rows)
     lines = "".join(f"{name}\n" for name in names).encode(errors="surrogateescape")
     replace_with(out, lambda path: path.write_bytes(content.getbuffer()), guard=lambda: replace_bytes(listed, lines))
-    console.print(f"{out}: {rows.shape[0]} rows of {rows.shape[1]} numbers, of unit length")
+    console.print(f"{out}: {len(rows)} rows of {rows.shape[1]} numbers, of unit length; {listed.name} names them")
 
 
 @checkpoints.command()
