@@ -55,8 +55,7 @@ def decode_image(source: str | os.PathLike[str] | bytes, label: str = "") -> NDA
     """
     label = label or str(source)
     try:
-        content = source if isinstance(source, bytes) else Path(source).read_bytes()
-        with Image.open(io.BytesIO(content), formats=FORMATS) as image:
+        with Image.open(io.BytesIO(source) if isinstance(source, bytes) else source, formats=FORMATS) as image:
             if image.width * image.height > MAX_PIXELS:
                 raise DataError(f"it has {image.width} x {image.height} pixels, more than {MAX_PIXELS:,}")
             _check_clear(image)
