@@ -95,8 +95,7 @@ def read_results(store: Store, sweep: str) -> ResultsTable | None:
     """Read a sweep's table from the store; None where there is none, or none that this goal-sweep reads."""
     try:
         content = store.storage.read(store.results_file(sweep))
-        source = f"{store.location}: the results table of {sweep}"
-        return None if content is None else ResultsTable.parse(content, source)
+        return None if content is None else ResultsTable.parse(content, f"{store.location}: the table of {sweep}")
     except DamagedError:
         return None  # it follows from the results, so it is written again
 
@@ -161,8 +160,7 @@ def _stored(store: Store, statuses: Mapping[Training, TrainingStatus], before: R
     """The columns from the store, in the order of the trainings: as before where nothing changed, else read."""
     known = [] if before is None else before.table.select(_DONE_AS).to_pylist()
     kept = {tuple(row.values()): number for number, row in enumerate(known)}
-    places: list[int] = []
-    changed: list[Training] = []
+    places, changed = list[int](), list[Training]()
     for training, status in statuses.items():
         read_from = (training.key, status.state, status.attempts, status.result.get("finished"), "")
         is_kept = status.state == "done" and read_from in kept

@@ -149,7 +149,7 @@ class Vocabulary(Tokenizer):
         )
         ends = [(word, self._ids[word]) for word in (SPECIAL_WORDS[START], SPECIAL_WORDS[END])]
         tokenizer.post_processor = processors.TemplateProcessing(single="<start> $A <end>", special_tokens=ends)
-        return tokenizer, "a word in capitals that ends in a Greek sigma; characters newer than the other's Unicode"
+        return tokenizer, "a word in capitals that ends in a Greek sigma; characters that only newer Unicode has"
 
     def __len__(self) -> int:
         return len(self.words) + len(SPECIAL_WORDS)

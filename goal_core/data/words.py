@@ -104,5 +104,4 @@ def _parts(caption: str) -> list[str]:
 def _split(part: str) -> tuple[str, ...]:
     for pattern, plain in _PLAIN:
         part = regex.sub(pattern, plain, part)
-    found = (word.strip(JOINERS) for word in _TOKEN.findall(part))
-    return tuple(filter(None, found))
+    return tuple(filter(None, (word.strip(JOINERS) for word in _TOKEN.findall(part))))

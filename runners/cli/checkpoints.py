@@ -101,6 +101,7 @@ def evaluate(
     members = result.get("members", [result])
     trained_on = ", ".join(dict.fromkeys(one["trained_on"] for one in members))
     of = "" if data is None else f" of {members[0]['data']}; trained on {trained_on}"
+    of += f"; chance R@1 {100 / result['images']:.3g} %"
     console.print(f"{split}: {result['images']} images, {result['captions']} captions{of}")
     for note in notes:
         console.print(f"data: {note}")

@@ -61,7 +61,7 @@ def launch_sweep(
     repeated = [one for one in progress.trainings if progress[one].damaged]
     damaged += [f"{one.name}: {progress[one].reason}; it is trained again" for one in repeated]
     view = LiveView(progress, sweep.config.name, console, command)
-    todo, status, trouble = remaining.startable(ahead=True), remaining.exit_status, ""
+    todo, status, trouble, others = remaining.startable(ahead=True), remaining.exit_status, "", list[str]()
     has_work = bool(todo or remaining.held)
     for line in edits_since(before, sweep):  # also without work, for the report leaves out what the edits leave out
         view.note(line)
@@ -86,9 +86,11 @@ def launch_sweep(
                 with suppress(StorageError):  # the next launch or sync writes it
                     tracking.finish(update_results(sweep.store, remaining.sweep) if has_work else table)
                 tracking.close(HURRY_S if hurried else CATCH_UP_S)
-            trouble = tracking.mlflow.trouble
+            trouble, *others = (one.trouble for one in tracking.threads)
     if trouble:
         view.note(f"tracking: {trouble} ({command('sync', with_tracking=True)} writes what is missing)")
+    for line in filter(None, others):
+        view.note(f"tracking: {line}")
     view.show_all()
     return LaunchOutcome(status=status, progress=progress, found_nothing_to_do=not has_work, is_tracked=not trouble)
 

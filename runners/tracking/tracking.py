@@ -50,14 +50,14 @@ class Tracking:
         self.mlflow.settle_s = _SETTLE_S if file is not None and file.parent == store and not file.exists() else 0.0
         plugins = {plugin.name for plugin in sweep.config.plugins}
         own = {entry.name: entry.function for entry in trackers.values() if entry.plugin in plugins}
-        self._threads: list[TrackerThread[Any]] = [self.mlflow]
+        self.threads: list[TrackerThread[Any]] = [self.mlflow]
         for one in sweep.config.tracking.also if live else ():
-            self._threads.append(TrackerThread(one, partial(_built_in, one, name, store), warn))
-            self._threads[-1].settle_s = _SETTLE_S
-        self._threads += [TrackerThread(one, partial(make, name), warn) for one, make in own.items()]
+            self.threads.append(TrackerThread(one, partial(_built_in, one, name, store), warn))
+            self.threads[-1].settle_s = _SETTLE_S
+        self.threads += [TrackerThread(one, partial(make, name), warn) for one, make in own.items()]
 
     def __enter__(self) -> Tracking:
-        for thread in self._threads:
+        for thread in self.threads:
             if not thread.settle_s:
                 thread.start()
         return self
@@ -89,11 +89,11 @@ class Tracking:
     def close(self, seconds: float) -> None:
         """Wait until everything is told, but no longer than so many seconds in all, and stop."""
         deadline = time.monotonic() + seconds
-        for thread in self._threads:
+        for thread in self.threads:
             thread.close(deadline - time.monotonic())
 
     def _tell(self, call: Callable[[Tracker], None]) -> None:
-        for thread in self._threads:
+        for thread in self.threads:
             thread.tell(call)
 
 
@@ -180,7 +180,8 @@ class TrackerThread(Generic[T]):
             except (Exception, SystemExit) as error:
                 tries += 1
                 if self._tries == 1 or (tries >= self._tries and not _is_temporary(error)):
-                    line = f"{self._name}: {type(error).__name__}: {_line(error)}"
+                    kind = "" if isinstance(error, GoalError) else f"{type(error).__name__}: "
+                    line = f"{self._name}: {kind}{_line(error)}"
                     if not self.trouble:
                         self._warn(f"an update is skipped: {line}")
                     if self._tries > 1 or not self.trouble:  # of a tracker that stays, the first says most
