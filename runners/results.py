@@ -166,8 +166,7 @@ def _stored(store: Store, statuses: Mapping[Training, TrainingStatus], before: R
         is_kept = status.state == "done" and read_from in kept
         places.append(kept[read_from] if is_kept else len(known) + len(changed))
         changed += [] if is_kept else [training]
-    rows = store.storage.each(lambda training: stored_row(store, training, statuses[training]), changed)
-    fresh = _table(rows, STORED)
+    fresh = _table(store.storage.each(lambda one: stored_row(store, one, statuses[one]), changed), STORED)
     if before is None or len(changed) == len(statuses):
         return fresh
     measured = [name for name in before.table.column_names if name.startswith(_MEASURED)]
@@ -307,7 +306,7 @@ def edits_since(before: ResultsTable | None, sweep: ResolvedSweep) -> Iterator[s
     if lost := lost_results(before, sweep):
         shown = changed_settings(before.header.requested, sweep.requested)
         yield (
-            f"edited since an earlier launch: {shown or 'the code of objectives'}; {lost} finished "
+            f"changed since an earlier launch: {shown or 'the code of objectives'}; {lost} finished "
             "trainings are not of this sweep any more. Their results are kept, but its report and MLflow page leave "
             "them out; under another name, both sweeps keep theirs"
         )

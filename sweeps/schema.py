@@ -73,7 +73,7 @@ class SweepObjectives(Settings):
         for name, value in self.params.items():
             if name not in known:
                 hint = f"{nearest(name, known)}; known: {', '.join(known) or 'none'}"
-                yield f"params.{name}: no objective of this sweep has this parameter{hint}"
+                yield f"params.{name}: no objective of this sweep has this parameter (a keyword-only argument){hint}"
             else:
                 pair, triplet = known[name]
                 build = partial(ObjectiveConfig, pair=pair, triplet=triplet, variant=self.variant, params={name: value})

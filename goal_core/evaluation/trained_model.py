@@ -169,7 +169,7 @@ class RetrievalModel:
     def _prepared(self, images: Iterable[Picture], shown: dict[str, list[str]]) -> torch.Tensor:
         config = self.description.data.image
         if config is None:
-            raise ConfigError(f"this model takes features ({self.description.data.format}); use encode_features")
+            raise ConfigError(f"it takes features ({self.description.data.format}), no pictures; use encode_features")
         transform = transform_of(config)
         return torch.stack([transform.for_evaluation(_pixels(image, shown)) for image in _several(images)])
 

@@ -179,11 +179,11 @@ def choose_path(unit: UnitPlan) -> tuple[str, str]:
     if len(unit.trainings) == 1 and (unit.sharing != "heads" or unit.device != "cpu"):
         return "none", "the unit has one cell"
     if unit.sharing in ("none", "trunk"):
-        return "trunk", f"sharing {unit.sharing} is set"
+        return "trunk", f"the launch chose sharing {unit.sharing}"
     if obstacle := _obstacle(unit):
         return "trunk", f"sharing {unit.sharing}, but {obstacle}"
     if unit.sharing == "heads":
-        return "heads", "sharing heads is set"
+        return "heads", "the launch chose sharing heads"
     if unit.device == "cpu":
         return "trunk", "sharing auto on a CPU, where it keeps the numbers of each cell alone bit for bit"
     return "heads", "sharing auto on a GPU"

@@ -34,7 +34,7 @@ _ORDER: tuple[State, ...] = ("running", "waiting", "failed", "done")
 """Of the blocks of a sweep in training, by their most urgent state."""
 METRICS = {"test/i2t_r1": "image -> text R@1", "test/t2i_r1": "text -> image R@1"}
 """The test results that have a grid, and what it calls them."""
-LABEL, MEAN, SQUARE = 7, 7, 23
+LABEL, MEAN, SQUARE = 8, 7, 23
 """Columns of a row's name, of a mean with its star, of an objective with the space after it where there is room."""
 _LOWEST, _HIGHEST = ColorTriplet(0xFF, 0xFF, 0xFF), ColorTriplet(0x57, 0xBB, 0x8A)
 """The colours behind the lowest and the highest mean of a grid, as in the report's heatmaps."""
@@ -132,9 +132,10 @@ class LiveView:
         if not self._interactive:
             epochs, seconds = self.progress[training].epochs, self._bar.tasks[0].time_remaining
             self._paced_from = min(self._paced_from, (now := self.console.get_time()) + 5)  # a stack comes at once
-            left = "--" if seconds is None or now < self._paced_from else str(timedelta(seconds=math.ceil(seconds)))
+            seconds = None if now < self._paced_from else seconds
+            left = "" if seconds is None else f" (left {timedelta(seconds=math.ceil(seconds))})"
             shown = f"epoch {epochs}/{training.stage.epochs}{' (warm-up)' * (epochs <= training.stage.warmup_epochs)}"
-            self.note(f"{training.name}: {shown}, val rsum {val_rsum:.1f} (left {left})")
+            self.note(f"{training.name}: {shown}, val rsum {val_rsum:.1f}{left}")
 
     def done(self, training: Training) -> None:
         """Print a line for a finished training, unless the view redraws itself."""

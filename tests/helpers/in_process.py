@@ -61,6 +61,7 @@ class NoTracking:
     """Stands for MLflow: accepts everything and keeps nothing."""
 
     mlflow = SimpleNamespace(trouble="", check=lambda seconds: None)
+    threads = (mlflow,)
 
     def __init__(self, *of: object, **options: object) -> None:
         self.begin = self.epoch = self.end = self.catch_up = self.finish = self.close = lambda *told: None

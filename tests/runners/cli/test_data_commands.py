@@ -133,7 +133,7 @@ def test_evaluate_prints_each_model_and_the_ensemble(tmp_path: Path, capsys: pyt
     assert printed["metrics"] == evaluate_ensemble(map(open_checkpoint, two))["metrics"]
     assert run(["evaluate", *map(str, two)]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0] == "test: 8 images, 40 captions"
+    assert lines[0] == "test: 8 images, 40 captions; chance R@1 12.5 %"
     assert lines[1].split() == ["i2t", "R@1", "R@5", "R@10", "t2i", "R@1", "R@5", "R@10", "rsum"]
     assert lines[2::2] == ["con/con seed 1 frozen, epoch 1", "con/con seed 2 frozen, epoch 1", "ensemble of 2"]
     assert lines[7].split() == ["all", *(f"{value:.2f}" for value in printed["metrics"].values())]

@@ -48,7 +48,7 @@ def test_a_baseline_is_a_row_of_its_own_below_the_grid() -> None:
     grid = text_of(block_grid(progress, block, "test/i2t_r1"))
     squares = ("con", "nca", "cir"), ("con", "90.0", "91.0", "92.0"), (), ("infonce", "*93.0")
     assert tuple(tuple(line.split()) for line in grid[1:]) == squares
-    assert text_of(block_grid(progress, block, "test/i2t_r1", width=40))[-2:] == ["", "infonce  *93.0"]
+    assert text_of(block_grid(progress, block, "test/i2t_r1", width=40))[-2:] == ["", "infonce   *93.0"]
 
 
 def test_more_seeds_than_marks_are_counted() -> None:

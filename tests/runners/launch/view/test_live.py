@@ -163,7 +163,7 @@ def test_where_nothing_is_redrawn_events_are_lines() -> None:
         view.epoch(running, 250.0)
         view.failed(failed)
     lines = console.file.getvalue().splitlines()  # type: ignore[attr-defined]  # the StringIO above
-    assert lines[0].startswith("con/cir test_byobnet seed 3 (frozen): epoch 2/3, val rsum 250.0 (left --)")
+    assert lines[0].startswith("con/cir test_byobnet seed 3 (frozen): epoch 2/3, val rsum 250.0")
     assert lines[1].startswith("con/nca test_byobnet seed 2 (frozen): failed, NaN in the gradient")
     assert lines[1].endswith(f"(goal-sweep logs x.yaml {failed.cell.id})")
     assert len(lines) == 2
@@ -179,5 +179,6 @@ def test_the_time_left_is_told_by_the_measured_pace() -> None:
             now[0] += 60.0
             progress.running(training, epoch, 250.0)
             view.epoch(training, 250.0)
-    assert [line.rpartition("(")[2] for line in file.getvalue().splitlines()] == ["left --)", "left 0:01:00)"]
-    assert ["(warm-up)" in line for line in file.getvalue().splitlines()] == [True, False]
+    first, second = file.getvalue().splitlines()
+    assert ("(left" in first, second.rpartition("(")[2]) == (False, "left 0:01:00)")
+    assert ("(warm-up)" in first, "(warm-up)" in second) == (True, False)
