@@ -334,8 +334,7 @@ def clean_caption(caption: str) -> str:
     Source: X-VLM's published `pre_caption`.
     """
     cleaned = caption.lower().translate(_DROPPED).replace("<person>", "person")
-    words = re.sub(r"\s{2,}", " ", cleaned).strip(" \n").split(" ")
-    return " ".join(words[:MAX_WORDS])
+    return " ".join(re.sub(r"\s{2,}", " ", cleaned).strip(" \n").split(" ")[:MAX_WORDS])
 
 
 def tokenizer_from_json(text: str) -> Tokenizer:

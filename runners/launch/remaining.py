@@ -121,7 +121,8 @@ class Packer:
         cells = Counter(training.stage.name for training in todo)
         for stage in sweep.by_stage:
             if stage and cells[name := stage[0].stage.name]:
-                self._note(f"{name}: {cells[name]} of {len(stage)} cells to train in {units[name]} units")
+                begun = f", {count} from a saved epoch" if (count := sum(map(remaining.progress.begun, stage))) else ""
+                self._note(f"{name}: {cells[name]} of {len(stage)} cells to train in {units[name]} units{begun}")
 
     def units(self, chosen: Sequence[Training]) -> list[tuple[tuple[float, ...], Unit]]:
         """Units of trainings that can start now, each with its rank: those of a lower rank start first.
