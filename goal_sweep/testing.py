@@ -21,11 +21,10 @@ from torch import Tensor
 
 from goal_sweep.goal_core.basics.errors import GoalError
 from goal_sweep.goal_core.checkpoints import weights_in
+from goal_sweep.goal_core.checkpoints.initial_model import check_initial_weights
 from goal_sweep.goal_core.data.config import ImageConfig, ScenesConfig, SourceConfig
-from goal_sweep.goal_core.data.formats.opening import check_data
+from goal_sweep.goal_core.data.formats.opening import check_data, open_dataset
 from goal_sweep.goal_core.models import BackboneConfig, ModelConfig, TextConfig
-from goal_sweep.goal_core.models.backbones import build_backbone
-from goal_sweep.goal_core.models.hub import build_encoder, word_states
 from goal_sweep.goal_core.objectives import ObjectiveConfig
 from goal_sweep.goal_core.objectives.gradient_objective import GradientObjective, StackedObjectives
 from goal_sweep.goal_core.objectives.trial import try_objective
@@ -69,27 +68,6 @@ def check_weights(*, pair: str = "con", triplet: str = "con", **params: Value) -
     _close(torch.stack([part[1] for part in together]), whole, f"{name}: alone and beside another cell differ")
 
 
-def check_backbone(name: str, *, image_size: int = 64) -> None:
-    """Check an image backbone: its shapes, its seed, and that chunks of a batch give what the whole batch gives."""
-    config = BackboneConfig(name=name, weights="random")
-    images = torch.randint(0, 256, (4, 3, image_size, image_size), generator=torch.Generator().manual_seed(0))
-    for cells in (False, True):
-        try:
-            net, again = (build_backbone(config, image_size=image_size, seed=1, cells=cells) for _ in range(2))
-            features = net(images.to(torch.uint8))
-        except Exception as error:
-            raise AssertionError(f"{name}: {error}") from error
-        if not features.isfinite().all():
-            raise AssertionError(f"{name}: gives NaN or infinity")
-        if not all(torch.equal(one, other) for one, other in zip(net.parameters(), again.parameters(), strict=True)):
-            raise AssertionError(f"{name}: one seed draws different weights")
-        chunks = torch.cat([net(part) for part in torch.split(images.to(torch.uint8), 2)])
-        _close(chunks, features, f"{name}: chunks of a batch and the whole batch differ")
-        features.sum().backward()
-        if not any(one.grad is not None and one.grad.abs().sum() > 0 for one in net.parameters()):
-            raise AssertionError(f"{name}: no gradient reaches its weights")
-
-
 def check_importer(name: str, root: Path) -> None:
     """Check an importer on the data at ``root``: images can be read, no split is empty, and it gives the same twice."""
     config = SourceConfig(name=name, root=str(root), importer=name)
@@ -100,23 +78,6 @@ def check_importer(name: str, root: Path) -> None:
         raise AssertionError(f"{name}: gives other rows when it is called again")
 
 
-def check_text_encoder(name: str) -> None:
-    """Check a text encoder: its shapes, its seed, its gradient, and that padding changes no caption."""
-    try:
-        encoder = build_encoder(name, vocab_size=20).eval()
-    except GoalError as error:
-        raise AssertionError(str(error)) from error
-    tokens, lengths = torch.arange(1, 9).view(2, 4), torch.tensor([4, 4])
-    states = word_states(encoder, tokens, lengths)
-    if not states.isfinite().all():
-        raise AssertionError(f"{name}: gives NaN or infinity")
-    padded = word_states(encoder, torch.nn.functional.pad(tokens, (0, 3)), lengths)
-    _close(padded[:, :4], states, f"{name}: the states of words depend on the padding")
-    torch.autograd.backward(states.sum())
-    if not any(one.grad is not None and one.grad.abs().sum() > 0 for one in encoder.parameters()):
-        raise AssertionError(f"{name}: no gradient reaches its weights")
-
-
 def check_training(
     folder: Path,
     *,
@@ -125,11 +86,13 @@ def check_training(
     backbone: str = "test_resnet",
     text: str = "",
     framework: str = "vsepp",
+    image_size: int = 32,
     **params: Value,
 ) -> None:
     """Train a tiny cell: alone, beside another cell, and killed and continued. All must end with the same bits.
 
-    The backbone is fine-tuned from random weights.
+    The backbone is fine-tuned from random weights. Before, the model is tried: its shapes, its seed, its gradient, and
+    that no image and no caption depends on the others of its batch, or on padding.
 
     Args:
         folder: an empty folder.
@@ -140,13 +103,18 @@ def check_training(
     own = TrainingPlan(key="own", cell_id="own", objective=objective, init=None)
     other = replace(own, key="other", cell_id="other", objective=ObjectiveConfig(pair="con", triplet="con"))
     images, words = BackboneConfig(name=backbone, weights="random"), TextConfig(word_dim=8, encoder=text)
+    pixels = ImageConfig(size=image_size, resize=image_size, augment="none")
     unit = UnitPlan(
         trainings=(own,),
-        data=ScenesConfig(num_train=16, num_val=8, num_test=8, image=ImageConfig(size=32, resize=32, augment="none")),
+        data=ScenesConfig(num_train=16, num_val=8, num_test=8, image=pixels),
         model=ModelConfig(framework=framework, backbone=images, text=words, embed_dim=16),
         seed=1,
         stage=StageConfig(name="finetune", epochs=2, lr=1e-3, batch_size=16),
     )
+    try:
+        check_initial_weights(unit.model, unit.data, open_dataset(unit.data), strict=True)
+    except GoalError as error:
+        raise AssertionError(f"{backbone}, {text or 'GRU'}, {framework}: {error}") from error
     alone = _train(unit, folder / "alone")
     shared = _train(replace(unit, trainings=(own, other), sharing="trunk"), folder / "shared")
     resumed = _train(unit, folder / "resumed", kill_at=8)

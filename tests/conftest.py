@@ -48,11 +48,12 @@ def _nothing_remembered(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytes
 @pytest.fixture
 def without_plugins() -> Iterator[None]:
     """Leave no part of a plugin behind, and remember none."""
+    before = {kind: dict(registry) for kind, registry in REGISTRIES.items()}
     yield
     registry_module._ran.clear()
-    for registry in REGISTRIES.values():
-        for name in set(registry) - set(registry.shipped):
-            del registry[name]
+    for kind, registry in REGISTRIES.items():
+        registry.clear()
+        registry.update(before[kind])
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

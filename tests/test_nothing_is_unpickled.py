@@ -78,8 +78,7 @@ KINDS = (plain, of_torch, of_old_torch, of_numpy, of_numpy_zip)
 def region_dataset(path: Path) -> Any:
     root = write_regions(path.parent / "regions")
     path.rename(root / "train_ims.npy")
-    dataset = open_dataset(RegionsConfig(name="tiny", root=str(root)))
-    return dataset.splits["train"].load_regions(np.arange(2))
+    return open_dataset(RegionsConfig(name="tiny", root=str(root))).splits["train"].load_regions(np.arange(2))
 
 
 def result_of_a_store(path: Path) -> Any:

@@ -13,7 +13,7 @@ from goal_sweep.goal_core.data.text import Vocabulary
 from goal_sweep.goal_core.models.frameworks import framework_of
 from goal_sweep.runners.launch.opened import open_sweep
 from goal_sweep.sweeps import SweepError, load_sweep
-from goal_sweep.testing import check_importer, check_text_encoder, check_training
+from goal_sweep.testing import check_importer, check_training
 from tests.helpers.in_process import SWEEP
 from tests.helpers.karpathy_fixture import write_dataset
 
@@ -123,5 +123,4 @@ def test_the_text_encoder_and_the_framework_build_and_are_in_the_ids(framework: 
 def test_a_training_with_them_keeps_its_bits(tmp_path: Path) -> None:
     for number, name in ((2, "words.py"), (3, "deep.py")):
         Plugin(name=name, text=blocks("python")[number]).run()
-    check_text_encoder("convolved_words")
     check_training(tmp_path, text="convolved_words", framework="deep")

@@ -28,8 +28,7 @@ def published_blocks() -> tuple[BlockResults, ...]:
     columns = ["dataset", "framework", "backbone", "stage"]
     blocks = []
     for values, frame in pd.read_csv(_FOLDER / "goal_grid.csv").groupby(columns, sort=False):
-        words = dict(zip(columns, map(str, values), strict=True))
-        key = BlockKey(**words, variant="paper", data_fingerprint="")
+        key = BlockKey(**dict(zip(columns, map(str, values), strict=True)), variant="paper", data_fingerprint="")
         grids = {
             metric.key: _grid(metric, part)
             for metric in METRICS.values()

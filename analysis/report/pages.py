@@ -83,8 +83,7 @@ def _section(section: Section) -> list[str]:
     parts = [f"## {markdown_text(section.title)}", *map(markdown_text, (*section.warnings, *section.paragraphs))]
     parts += map(_picture, section.figures)
     for grid in section.grids:
-        text = block_to_markdown(grid.block, grid.measure)
-        parts += [f"### {grid.measure}", text, _picture(grid.heatmap)]
+        parts += [f"### {grid.measure}", block_to_markdown(grid.block, grid.measure), _picture(grid.heatmap)]
     for table in section.tables:
         parts += [f"### {markdown_text(table.title)}", table_to_markdown(table), markdown_text(table.note)]
     return parts

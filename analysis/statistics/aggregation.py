@@ -160,8 +160,7 @@ def few_images_warning(runs: pd.DataFrame) -> str:
 
 def _captions(runs: pd.DataFrame) -> NDArray[np.int64]:
     """The number of captions of each test image, (N,); empty where no training has its ranks."""
-    known = (saved_ranks(ranks)[2] for ranks in runs["ranks"] if isinstance(ranks, bytes))
-    return next(known, np.empty(0, np.int64))
+    return next((saved_ranks(ranks)[2] for ranks in runs["ranks"] if isinstance(ranks, bytes)), np.empty(0, np.int64))
 
 
 def _brief(results: SweepResults, key: BlockKey) -> str:

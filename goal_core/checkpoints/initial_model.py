@@ -8,7 +8,7 @@ import torch
 
 from goal_sweep.goal_core.basics.errors import GoalError, WeightsError, about, first_line, warn
 from goal_sweep.goal_core.checkpoints.file import ModelDescription, TrainedModel, check_fits, load_module, read_model
-from goal_sweep.goal_core.data import DataConfig, Dataset
+from goal_sweep.goal_core.data import DataConfig, Dataset, Split
 from goal_sweep.goal_core.data.inputs import captions_of, warn_of_reading
 from goal_sweep.goal_core.data.text import TextVectors, Tokenizer
 from goal_sweep.goal_core.models import ModelConfig
@@ -16,7 +16,10 @@ from goal_sweep.goal_core.models.backbones import ImageBackbone
 from goal_sweep.goal_core.models.frameworks import backbone_setting, brings_tokenizer, framework_of, frameworks
 from goal_sweep.goal_core.models.heads import Encoder, Heads, num_features
 from goal_sweep.goal_core.models.sizes import backbone_name
-from goal_sweep.goal_core.models.weights import file_sha256
+from goal_sweep.goal_core.models.weights import file_sha256, image_backbones, text_encoders
+
+_FAR = 1e-3
+"""How far the numbers of a unit vector may round where a batch is computed by other kernels."""
 
 
 class InitialModel:
@@ -88,26 +91,59 @@ def check_captions(initial: InitialModel, dataset: Dataset) -> None:
     warn_of_reading(read, initial.tokenizer, of_these=not brings_tokenizer(initial.model))
 
 
-def check_initial_weights(model: ModelConfig, data: DataConfig, dataset: Dataset) -> None:
-    """Load the initial weights and discard them, so that a mismatch shows early; a plugin's heads encode pairs, too."""
-    initial, entry = InitialModel(model, data, dataset), frameworks[model.framework]
+def check_initial_weights(model: ModelConfig, data: DataConfig, dataset: Dataset, *, strict: bool = False) -> None:
+    """Load the initial weights and discard them, so that a mismatch shows early; a model with own parts is tried.
+
+    Args:
+        strict: try any model, and that a gradient reaches its backbone and its heads.
+    """
+    initial = InitialModel(model, data, dataset)
     check_captions(initial, dataset)
     backbone = initial.backbone(0)
     if backbone is not None and backbone.fit and data.image is not None and (said := backbone.fit.unlike(data.image)):
         warn(said)
     heads = initial.heads(backbone, 0)
-    if entry.plugin:
-        width = num_features(backbone, dataset.splits["train"])
-        features = torch.rand((2, 4, width) if initial.framework.cells else (2, width))
+    parts = frameworks[model.framework], image_backbones.get(model.backbone.name), text_encoders.get(model.text.encoder)
+    own = [f"plugin {part.plugin}: {part.name}" for part in parts if part is not None and part.plugin]
+    if own or strict:
+        encoder = Encoder(heads=heads.eval(), backbone=backbone, precision="fp32", device=torch.device("cpu"))
         try:
-            pairs = heads.forward_pairs(features, None, torch.ones(2, 3, dtype=torch.long), torch.tensor([3, 2]))
-            both = pairs.image_BD.detach(), pairs.text_BD.detach()
-            lengths = torch.stack([torch.linalg.vector_norm(rows, dim=1) for rows in both])
-            if both[0].shape != both[1].shape or not torch.allclose(lengths, torch.ones(2, 2)):
-                shapes = tuple(both[0].shape), tuple(both[1].shape)
-                raise ValueError(f"two pairs must give unit vectors of one width, got shapes {shapes}")
+            _try(encoder, initial, data, dataset.splits["train"], strict=strict)
         except Exception as error:
-            raise WeightsError(f"plugin {entry.plugin}: {entry.name}: {first_line(error)}") from error
+            raise WeightsError(f"{', '.join(own)}: {first_line(error)}") from error
+
+
+def _try(encoder: Encoder, initial: InitialModel, data: DataConfig, split: Split, *, strict: bool) -> None:
+    """Encode two pairs as in a step and one by one, and build the model again. A `ValueError` says what differs."""
+    heads, width = encoder.heads, num_features(encoder.backbone, split)
+    inputs = torch.rand((2, 4, width) if initial.framework.cells else (2, width))
+    if encoder.backbone is not None and data.image is not None:
+        inputs = torch.randint(256, (2, 3, data.image.size, data.image.size), dtype=torch.uint8)
+    captions = captions_of(split, initial.tokenizer)
+    ends = captions.lengths.argsort()[[0, -1]]  # the shorter one is padded
+    tokens, lengths = captions.batch(ends)
+    with torch.set_grad_enabled(strict):
+        texts = encoder.text_features(tokens, lengths)
+        pairs = heads.forward_pairs(encoder.features(inputs), None, texts, lengths)
+        images = [encoder.images(one) for one in torch.split(inputs, 1)]
+        alone = torch.cat(images), torch.cat([encoder.texts(*captions.batch(one)) for one in ends[:, None]])
+    both = pairs.image_BD, pairs.text_BD
+    if both[0].shape != both[1].shape or not all(torch.allclose(rows.norm(dim=1), torch.ones(2)) for rows in both):
+        shapes = tuple(both[0].shape), tuple(both[1].shape)
+        raise ValueError(f"two pairs must give unit vectors of one width, and no NaN; got shapes {shapes}")
+    for what, rows, single in zip(("an image", "a caption"), both, alone, strict=True):
+        if (far := float((rows - single).detach().abs().max())) > _FAR:
+            raise ValueError(f"{what} has another vector alone than in a batch, by up to {far:.2g}")
+    again = initial.backbone(0)
+    for part, other in ((encoder.backbone, again), (heads, initial.heads(again, 0))):
+        if part and other and not all(map(torch.equal, part.state_dict().values(), other.state_dict().values())):
+            raise ValueError("the same seed draws other weights; draw them with torch")
+    if strict:
+        torch.autograd.backward([rows.sum() for rows in both])
+        own = getattr(getattr(heads, "text", None), "encoder", None)
+        for what, side in (("backbone", encoder.backbone), ("text encoder", own)):
+            if side and not any(one.grad is not None and one.grad.any() for one in side.parameters()):
+                raise ValueError(f"no gradient reaches the weights of its {what}")
 
 
 def trained_encoder(

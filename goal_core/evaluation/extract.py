@@ -68,8 +68,7 @@ def extract_features(
     check_space(out, needed, "*_ims.npy")
     ids, source = _ids(dataset), f"{backbone.name} with weights {backbone.weights}"
     for name, split in todo.items():
-        captions = [" ".join(caption.split()) for caption in split.captions]
-        for end, lines in (("caps", captions), ("ids", ids[name])):
+        for end, lines in (("caps", [" ".join(caption.split()) for caption in split.captions]), ("ids", ids[name])):
             replace_bytes(out / f"{FILE_WORDS[name]}_{end}.txt", "".join(f"{line}\n" for line in lines).encode())
         rows = partial(_features, split, net, source, image, workers, progress)
         write_features(out / f"{FILE_WORDS[name]}_ims.npy", (split.num_images, *sizes), rows)

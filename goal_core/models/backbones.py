@@ -52,8 +52,8 @@ class ImageBackbone(nn.Module):
         self._run_texts: Any = getattr(net, "texts", None)
         pooled = net.num_features if cells else getattr(net, "head_hidden_size", net.num_features)  # VGG, MobileNetV3
         self.num_features = int(pooled)  # type: ignore[arg-type]  # timm models all carry it
-        self.register_buffer("mean", torch.tensor(mean).view(1, 3, 1, 1) * 255, persistent=False)
-        self.register_buffer("std", torch.tensor(std).view(1, 3, 1, 1) * 255, persistent=False)
+        self.register_buffer("mean", torch.tensor(mean).expand(3).view(1, 3, 1, 1) * 255, persistent=False)
+        self.register_buffer("std", torch.tensor(std).expand(3).view(1, 3, 1, 1) * 255, persistent=False)
         self.eval()
 
     @property
@@ -168,7 +168,7 @@ def build_backbone(
     if config.weights not in weights.NAMED_WEIGHTS:
         _load_weights(net, Path(config.weights), config.name)
     cfg = net.pretrained_cfg
-    mean, std = (CLIP_MEAN, CLIP_STD) if clip_pixels else (tuple(cfg["mean"]), tuple(cfg["std"]))
+    mean, std = (CLIP_MEAN, CLIP_STD) if clip_pixels else (cfg["mean"], cfg["std"])
     backbone = ImageBackbone(net, mean=mean, std=std, cells=cells, drops=drop_path > 0)
     with torch.no_grad():
         shape = tuple(backbone(torch.zeros(1, 3, image_size, image_size, dtype=torch.uint8)).shape)

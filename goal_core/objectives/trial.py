@@ -4,7 +4,7 @@ At single points (s_p, s_n) an objective is, per triplet, a field (-T P+, T P-),
 """
 
 from collections.abc import Callable, Sequence
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import torch
 from torch import Tensor
@@ -55,10 +55,11 @@ def try_objective(config: ObjectiveConfig, *, shipped: bool = False) -> None:
 
 
 def _weights(objective: GradientObjective, kind: str, triplets: Triplets) -> tuple[Tensor, ...]:
-    given = objective.pair_weight(triplets) if kind == "pair" else (objective.triplet_weight(triplets),)
-    if not isinstance(given, tuple) or not all(isinstance(one, Tensor) for one in given):
-        raise TypeError(f"gives {type(given).__name__}, not PairWeights(pos, neg) or a tensor")
-    return given
+    given: Any = objective.pair_weight(triplets) if kind == "pair" else objective.triplet_weight(triplets)
+    weights, wanted = (given, "PairWeights(pos, neg)") if kind == "pair" else ((given,), "a tensor")
+    if not isinstance(weights, tuple) or not all(isinstance(one, Tensor) for one in weights):
+        raise TypeError(f"gives {type(given).__name__}, not {wanted}")
+    return weights
 
 
 OTHER_POSITIVES: Final = (0.35, 0.55, 0.7)

@@ -55,8 +55,7 @@ def submit(
         raise GoalError("give a sweep and --to ray, slurm or kubernetes (see goal-sweep submit --help)")
     arguments = SweepArguments(sweep, set_, store, tracking_uri, trust_plugins, seeds)
     loaded = load_for_cluster(sweep, arguments.overrides, site=site_file(site), kind=to, trusted=trust_plugins)
-    options = [*(["--retry-failed"] if retry_failed else []), *(["--fail-fast"] if fail_fast else [])]
-    draft = job_of(loaded, options)
+    draft = job_of(loaded, [*(["--retry-failed"] if retry_failed else []), *(["--fail-fast"] if fail_fast else [])])
     backend = kubernetes if to == "kubernetes" else BACKENDS[to]
     notes = backend.check(draft)
     if show:

@@ -154,8 +154,7 @@ def _row(label: str, trainings: Sequence[Training], units: Sequence[Unit], speed
 def _too_small(store: str, needed_mb: float) -> Iterator[str]:
     """A warning where the disk of a store in a folder has not so much room."""
     root = local_root(store)
-    there = next(place for place in (root, *root.parents) if place.is_dir())
-    free_mb = disk_usage(there).free / 1e6
+    free_mb = disk_usage(next(place for place in (root, *root.parents) if place.is_dir())).free / 1e6
     if bucket_of(store) is None and needed_mb > free_mb:
         yield f"warning: the disk of {root} has {free_mb / 1e3:.1f} GB free, the weights take {needed_mb / 1e3:.1f} GB"
 

@@ -69,8 +69,7 @@ def state(submission: Submission, folder: Path) -> JobState:
     if living := [row for row in rows if row[0] in _WAITING + _LIVING]:
         runs = any(row[0] in _LIVING for row in living)
         return JobState(phase="running" if runs else "pending", said=", ".join(map(_words, living)))
-    statuses = [int(path.read_text()) for path in folder.glob("status*") if path.suffix != ".tmp"]
-    status = max(statuses, default=75)
+    status = max([int(path.read_text()) for path in folder.glob("status*") if path.suffix != ".tmp"], default=75)
     return JobState(phase="ended", said=_ENDS.get(status, f"ended with {status}"), status=status)
 
 

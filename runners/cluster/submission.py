@@ -27,8 +27,7 @@ _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)")
 
 def site_file(given: Path | None) -> Path | None:
     """The site file: the given one, or the user's own; None where there is neither."""
-    home = Path(os.environ.get("XDG_CONFIG_HOME") or "~/.config").expanduser()
-    own = home / "goal-sweep" / "site.yaml"
+    own = Path(os.environ.get("XDG_CONFIG_HOME") or "~/.config").expanduser() / "goal-sweep" / "site.yaml"
     return given or (own if own.is_file() else None)
 
 

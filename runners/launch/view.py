@@ -163,8 +163,7 @@ def block_grid(progress: SweepProgress, block: Block, metric: str = "", width: i
     """
     seeds = progress.blocks[block]
     points = {name: of_seed for name, own in seeds.items() if (of_seed := _points(progress, own, metric))}
-    searched = block.configuration == CANDIDATES
-    means = {name: (max if searched else statistics.fmean)(of_seed.values()) for name, of_seed in points.items()}
+    means = {name: statistics.fmean(of_seed.values()) for name, of_seed in points.items()}
     complete = [name for name in means if all(progress[seed].state == "done" for seed in seeds[name])]
     top = max((means[name] for name in complete), default=math.inf)
     best = {name for name in complete if f"{means[name]:.1f}" == f"{top:.1f}"}  # as printed
@@ -172,8 +171,7 @@ def block_grid(progress: SweepProgress, block: Block, metric: str = "", width: i
     squares = {}
     for name, own in seeds.items():
         mean = f"{'*' if name in best else ''}{means[name]:.1f}" if name in means else "--"
-        several = not searched and len(points.get(name, ())) > 1
-        spread = f" ± {statistics.stdev(points[name].values()):.1f}" if several else ""
+        spread = f" ± {statistics.stdev(points[name].values()):.1f}" if len(points.get(name, ())) > 1 else ""
         share = (means.get(name, low) - low) / ((high - low) or 1.0)
         colour = f"#000000 on {blend_rgb(_LOWEST, _HIGHEST, share).hex}" if name in means else ""
         text = Text.assemble((f"{mean:>{MEAN}}{spread:<7}", f"{'bold ' * (name in best)}{colour}"), " ")
@@ -184,11 +182,17 @@ def block_grid(progress: SweepProgress, block: Block, metric: str = "", width: i
 
 
 def _points(progress: SweepProgress, seeds: Sequence[Training], metric: str) -> dict[int, float]:
+    """The value of each seed; in a search, of those of the candidate with the best mean."""
     if metric:
         return {one.cell.seed: value for one in seeds if (value := progress[one].metrics.get(metric)) is not None}
-    scored = [status for status in map(progress.__getitem__, seeds) if not math.isnan(status.best_rsum)]
-    most = max((status.epochs for status in scored), default=0)  # a mean over different epochs would say nothing
-    return dict(enumerate(status.best_rsum for status in scored if status.epochs == most))
+    tried: dict[int | None, list[TrainingStatus]] = {}
+    for one in seeds:
+        tried.setdefault(one.number, []).extend([] if math.isnan(progress[one].best_rsum) else [progress[one]])
+    found = []
+    for scored in tried.values():
+        most = max((status.epochs for status in scored), default=0)  # a mean over different epochs would say nothing
+        found.append(dict(enumerate(status.best_rsum for status in scored if status.epochs == most)))
+    return max(found, key=lambda of_seed: statistics.fmean(of_seed.values() or [-math.inf]))
 
 
 def _rows(squares: Mapping[Objective, Text], room: int) -> Iterable[Text]:

@@ -75,8 +75,7 @@ class TensorBoard:
         self._writers.pop(training).close()
 
     def _write(self, training: str, step: experiment.LoggedStep) -> None:
-        values = [{"tag": name, "simple_value": value} for name, value in step.metrics.items()]
-        summary = self._summary(value=values)
+        summary = self._summary(value=[{"tag": name, "simple_value": value} for name, value in step.metrics.items()])
         self._writers[training].add_event(self._event(wall_time=step.time_ms / 1000, step=step.step, summary=summary))
         self._writers[training].flush()
 

@@ -94,8 +94,7 @@ class MlflowTracker:
         final = [experiment.final_of(row)] if row["status"] == "done" and run.status != "done" else []
         # Whoever made the run may have died before it had its parameters. What is there already may be written again.
         self._log(run, steps, final, params=experiment.params_of(row), tags=experiment.tags_of(row))
-        ended = int(1000 * (row["ended"] or time.time()))
-        self._client.set_terminated(run.id, _RUN_STATUS[row["status"]], ended)
+        self._client.set_terminated(run.id, _RUN_STATUS[row["status"]], int(1000 * (row["ended"] or time.time())))
         run.status, run.is_former = row["status"], False
 
     def catch_up(self, table: ResultsTable) -> None:

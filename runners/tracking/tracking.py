@@ -5,7 +5,9 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping
+from copy import deepcopy
 from functools import partial
+from operator import methodcaller
 from pathlib import Path
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
@@ -67,16 +69,15 @@ class Tracking:
 
     def begin(self, training: Training) -> None:
         """Tell that a training begins, or goes on."""
-        row = asked_row(training)
-        self._tell(lambda tracker: tracker.begin(training.key, row))
+        self._tell("begin", training.key, asked_row(training))
 
     def epoch(self, training: str, record: Mapping[str, Any]) -> None:
         """Tell of an epoch's record."""
-        self._tell(lambda tracker: tracker.epoch(training, record))
+        self._tell("epoch", training, record)
 
     def end(self, row: Mapping[str, Any]) -> None:
         """Tell how a training ended, by its row in the results table."""
-        self._tell(lambda tracker: tracker.end(row["training"], row))
+        self._tell("end", row["training"], row)
 
     def catch_up(self, table: ResultsTable) -> None:
         """Have MLflow's runs of trainings that ended earlier written, where they are missing."""
@@ -92,9 +93,9 @@ class Tracking:
         for thread in self.threads:
             thread.close(deadline - time.monotonic())
 
-    def _tell(self, call: Callable[[Tracker], None]) -> None:
-        for thread in self.threads:
-            thread.tell(call)
+    def _tell(self, what: str, training: str, told: Mapping[str, Any]) -> None:
+        for thread in self.threads:  # each gets its own copy, as one may change it
+            thread.tell(methodcaller(what, training, deepcopy(dict(told))))
 
 
 class TrackerThread(Generic[T]):

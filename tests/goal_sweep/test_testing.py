@@ -1,33 +1,25 @@
 """The contract suite for parts of one's own: what is right passes, and each kind of mistake is found and named."""
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from goal_sweep.goal_core.basics.errors import WeightsError
-from goal_sweep.goal_core.basics.registry import REGISTRIES, Plugin
+from goal_sweep.goal_core.basics.registry import Plugin
 from goal_sweep.goal_core.checkpoints.initial_model import check_initial_weights
 from goal_sweep.goal_core.data.formats.opening import open_dataset
-from goal_sweep.models import image_backbones, text_encoders
 from goal_sweep.objectives import Triplets, triplet_weights
-from goal_sweep.testing import check_backbone, check_text_encoder, check_training, check_weights
+from goal_sweep.testing import check_training, check_weights
 from tests.helpers.training_cases import DATA, MODEL
 
 PLUGINS = (Path(__file__).parents[2] / "docs" / "plugins.md").read_text()
-
-
-@pytest.fixture(autouse=True)
-def _same_names_afterwards() -> Iterator[None]:
-    before = {kind: dict(registry) for kind, registry in REGISTRIES.items()}
-    yield
-    for kind, registry in REGISTRIES.items():
-        registry.clear()
-        registry.update(before[kind])
+pytestmark = pytest.mark.usefixtures("without_plugins")
 
 
 def test_the_examples_of_the_page_pass(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -39,55 +31,20 @@ def test_the_examples_of_the_page_pass(tmp_path: Path, monkeypatch: pytest.Monke
     exec(tests, names)
     names["test_square"](tmp_path / "trained")
     exec("import convs", {})
-    check_backbone("two_convs")
-
-
-def _whole_batch(triplets: Triplets) -> Tensor:
-    return triplets.neg - triplets.neg[0]
-
-
-def _counting(triplets: Triplets, calls: list[int] = []) -> Tensor:  # noqa: B006
-    calls.append(1)
-    return triplets.pos * len(calls)
+    check_training(tmp_path / "backbone", backbone="two_convs")
 
 
 @pytest.mark.parametrize(
     ("weight", "complaint"),
     [
-        (lambda triplets: triplets.pos.sum(), r"gives \(\)"),
-        (lambda triplets: triplets.pos.double(), "float64"),
-        (lambda triplets: triplets.pos / 0 * 0, "NaN"),
-        (_counting, "called again"),
-        (_whole_batch, "order of the pairs"),
+        (lambda triplets: 1.0, "gives float, not a tensor"),
+        (lambda triplets: triplets.neg - triplets.neg[0], "order of the pairs"),
     ],
 )
 def test_a_wrong_triplet_weight_is_named(weight: Callable[[Triplets], Tensor], complaint: str) -> None:
     triplet_weights.register("mine")(weight)
     with pytest.raises(AssertionError, match=rf"mine.*{complaint}"):
         check_weights(triplet="mine")
-
-
-class _Mixing(nn.Module):
-    """Sees the other images of a batch, so that chunks differ."""
-
-    num_features = 8
-
-    def __init__(self, image_size: int) -> None:
-        super().__init__()
-        self.layer = nn.Conv2d(3, 8, 3)
-
-    def forward_features(self, images: Tensor) -> Tensor:
-        found: Tensor = self.layer(images - images.mean(0))
-        return found
-
-    def forward(self, images: Tensor) -> Tensor:
-        return self.forward_features(images).mean((2, 3)) + self.forward_features(images).amax((2, 3))
-
-
-def test_a_backbone_that_mixes_images_is_named() -> None:
-    image_backbones.register("mixing")(_Mixing)
-    with pytest.raises(AssertionError, match="mixing: chunks"):
-        check_backbone("mixing")
 
 
 def test_a_weight_that_remembers_does_not_continue_as_it_was(tmp_path: Path) -> None:
@@ -102,24 +59,61 @@ def test_a_weight_that_remembers_does_not_continue_as_it_was(tmp_path: Path) -> 
         check_training(tmp_path, triplet="remembering")
 
 
-class _Backwards(nn.Module):
-    """Reads a caption from its end, padding first."""
+ENCODERS = """
+import numpy as np, torch
+from torch import nn
+from goal_sweep.models import image_backbones, text_encoders
 
+@image_backbones.register("mine")
+class Net(nn.Module):
+    num_features = 8
+    mean = std = 0.5
+
+    def __init__(self, image_size):
+        super().__init__()
+        self.layer = nn.Conv2d(3, 8, 3)
+        self.layer.weight.data *= {factor}
+
+    def forward(self, images):
+        rows = self.layer(images).mean((2, 3))
+        return {rows}
+
+@text_encoders.register("mine")
+class Words(nn.Module):
     num_features = 4
 
-    def __init__(self, vocab_size: int) -> None:
+    def __init__(self, vocab_size):
         super().__init__()
-        self.words, self.rnn = nn.Embedding(vocab_size, 4), nn.GRU(4, 4, batch_first=True)
+        self.words = nn.Embedding(vocab_size, 4)
 
-    def forward(self, tokens: Tensor, is_word: Tensor) -> Tensor:
-        states: Tensor = self.rnn(self.words(tokens).flip(1))[0].flip(1)
-        return states
+    def forward(self, tokens, is_word):
+        states = self.words(tokens)
+        return {states}
+"""
 
 
-def test_a_text_encoder_that_reads_the_padding_is_named() -> None:
-    text_encoders.register("backwards")(_Backwards)
-    with pytest.raises(AssertionError, match=r"backwards.*padding"):
-        check_text_encoder("backwards")
+@pytest.mark.parametrize(
+    ("part", "code", "complaint"),
+    [
+        ("rows", "rows - rows.mean(0)", "an image has another vector alone"),
+        ("rows", "rows + torch.rand_like(rows)", "an image has another vector alone"),
+        ("rows", "rows * float('nan')", "NaN"),
+        ("rows", "rows.detach()", "no gradient reaches the weights of its backbone"),
+        ("factor", "np.random.rand()", "the same seed draws other weights"),
+        ("states", "states + states.mean(1, keepdim=True)", "a caption has another vector alone"),
+        ("states", "states - states.mean((0, 1))", "a caption has another vector alone"),
+        ("states", "nn.functional.dropout(states)", "a caption has another vector alone"),
+        ("states", "states.detach()", "no gradient reaches the weights of its text encoder"),
+    ],
+)
+def test_a_wrong_encoder_is_named(tmp_path: Path, part: str, code: str, complaint: str) -> None:
+    Plugin(name="mine.py", text=ENCODERS.format(**{"rows": "rows", "factor": 1, "states": "states", part: code})).run()
+    with pytest.raises(AssertionError, match=complaint):
+        check_training(tmp_path, backbone="mine", text="mine")
+    backbone, text = replace(MODEL.backbone, name="mine", weights="random"), replace(MODEL.text, encoder="mine")
+    named = pytest.raises(WeightsError, match=rf"plugin mine\.py: .*{complaint}")
+    with nullcontext() if "gradient" in complaint else named:
+        check_initial_weights(replace(MODEL, backbone=backbone, text=text), DATA, open_dataset(DATA))
 
 
 def test_a_framework_whose_towers_differ_is_one_line(tmp_path: Path) -> None:

@@ -43,8 +43,7 @@ def sweep_in(folder: Path, augment: str = "none", *settings: str) -> OpenedSweep
     folder.mkdir(exist_ok=True)
     if not (folder / "data").exists():
         write_dataset(folder / "data")
-    text = SWEEP.replace("DATA", str(folder / "data")).replace("AUGMENT", augment)
-    (folder / "tiny.yaml").write_text(text)
+    (folder / "tiny.yaml").write_text(SWEEP.replace("DATA", str(folder / "data")).replace("AUGMENT", augment))
     places = [f"store={folder / 'store'}", f"tracking=sqlite:///{folder}/m.db"]
     return open_sweep(load_sweep(str(folder / "tiny.yaml"), [*places, *settings]))
 

@@ -95,8 +95,7 @@ def status(folder: Path, *arguments: str) -> list[dict[str, Any]]:
 def check_mlflow(folder: Path, epochs: int = EPOCHS, trainings: int = 4) -> None:
     """Check that MLflow has one parent run, one finished run a training, the store's numbers, and no value twice."""
     client = MlflowClient(f"sqlite:///{folder / STORE / 'mlflow.db'}")
-    experiment = client.get_experiment_by_name("tiny")
-    runs = client.search_runs([experiment.experiment_id], max_results=1000)
+    runs = client.search_runs([client.get_experiment_by_name("tiny").experiment_id], max_results=1000)
     assert sum(run.data.tags["goal.role"] == "sweep" for run in runs) == 1
     own = [run for run in runs if run.data.tags["goal.role"] == "report"]
     assert len({run.data.tags["goal.stage_key"] for run in own}) == len(own) == trainings

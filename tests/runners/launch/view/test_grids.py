@@ -1,5 +1,7 @@
 """The squares of a block in training: score, epoch and seeds, with and without colour, at any size of the terminal."""
 
+from dataclasses import replace
+
 import pytest
 from rich.console import Console
 
@@ -37,6 +39,14 @@ def test_a_square_has_the_score_and_a_mark_for_each_seed() -> None:
     assert head.split() == ["con", "nca", "cir"]
     # The mean over the seeds with the most epochs, and their spread.
     assert squares.split() == "con 300.0 █▅· *311.0 ± 1.0 ███ -- x··".split()
+
+
+def test_of_a_search_the_candidate_with_the_best_mean_is_drawn() -> None:
+    trainings = resolved("con/con", seeds=(1, 2, 3, 4)).trainings
+    progress = SweepProgress([replace(one, number=place // 2) for place, one in enumerate(trainings)])
+    for one, val in zip(progress.trainings, (300.0, 200.0, 240.0, 270.0), strict=True):
+        progress.set(one, status("done", metrics={"val/rsum": val}))
+    assert grid_of(progress)[2].split() == "con *255.0 ± 21.2 ████".split()
 
 
 def test_a_baseline_is_a_row_of_its_own_below_the_grid() -> None:
