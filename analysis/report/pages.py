@@ -6,7 +6,7 @@ The page is self-contained: it includes the styles, the images and a short scrip
 import base64
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -30,6 +30,7 @@ from goal_sweep.goal_core.evaluation.metrics import (
     measure_slug,
 )
 from goal_sweep.goal_core.objectives.variants import objective_name
+from goal_sweep.sweeps.axes import needed
 from goal_sweep.sweeps.results import BASELINE
 
 _MARKS: Final = re.compile(r"[\\`*\[\]|~$&]|(?<![^\W_])_|_(?![^\W_])|(?<=:)/(?=/)|(?<=[wW]{3})\.|^[#>]|^[+-](?= |--)")
@@ -244,8 +245,9 @@ def model_card(results: SweepResults, objective: str = "", *, published: tuple[s
     rows = ("val, selected epoch", *val), ("test, same weights", *test)
     recalls = TextTable(title="", head=("recall, %", *METRICS), rows=rows)
     warning = f"\nThe epoch was selected on the test split. {TEST_SELECTION_WARNING}\n"
+    title = replace(key, configuration=needed(key.configuration)).title
     return (
-        f"# {markdown_text(facts['objective'] + ': ' + key.title)}\n\n{table_to_markdown(described)}\n\n"
+        f"# {markdown_text(facts['objective'] + ': ' + title)}\n\n{table_to_markdown(described)}\n\n"
         f"Mean ± sample standard deviation over {over}:\n\n{table_to_markdown(recalls)}\n"
         f"{warning if stages_selected_on_test(results, key) else ''}"
         f"\n```python\n{imports}\nmodel = goal_sweep.load({path})\n```\n"

@@ -56,8 +56,7 @@ def weights_id(config: BackboneConfig) -> str:
         return f"random{own}"
     if config.weights == "timm":
         check_architecture(config.name)
-        cfg = pretrained_cfg(config.name)
-        return f"timm:{config.name.split('.')[0]}.{cfg.get('tag') or 'default'}"
+        return f"timm:{config.name.split('.')[0]}.{pretrained_cfg(config.name).get('tag') or 'default'}"
     return f"sha256:{file_sha256(existing(Path(config.weights)))[:16]}{own}"
 
 

@@ -86,8 +86,7 @@ def checkout_state(file: Path, within: Sequence[str] = ()) -> tuple[str, str]:
     commit = _git(file.parent, "rev-parse", "HEAD")
     if commit is None:
         return "", ""
-    diff = _git(file.parent, "diff", "HEAD", "--no-ext-diff", "--no-color", "--", *within)
-    return commit.strip(), diff or ""
+    return commit.strip(), _git(file.parent, "diff", "HEAD", "--no-ext-diff", "--no-color", "--", *within) or ""
 
 
 def _git(folder: Path, *arguments: str) -> str | None:
