@@ -266,8 +266,7 @@ class Texts(Sequence[str]):
         if isinstance(index, slice):
             return [self[place] for place in range(*index.indices(len(self)))]
         place = range(len(self))[index]
-        begin = self.ends[place - 1] if place else 0
-        return self.content[begin : self.ends[place]].tobytes().decode()
+        return self.content[self.ends[place - 1] if place else 0 : self.ends[place]].tobytes().decode()
 
     def columns(self, name: str) -> dict[str, NDArray[Any]]:
         """The two arrays as columns."""

@@ -163,7 +163,8 @@ class _Check:
     def _described(self, path: KeyPath) -> str:
         value = self.root.at(path)
         if isinstance(value, dict | list):
-            return "a mapping" if isinstance(value, dict) else "a list"
+            mend = f"; write [{{name: {next(iter(value))}, ...}}]" if path == ("stages",) and value else ""
+            return f"a mapping{mend}" if isinstance(value, dict) else "a list"
         return "nothing" if value is None else f"the text {value!r}" if isinstance(value, str) else json.dumps(value)
 
 
