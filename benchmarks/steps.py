@@ -83,8 +83,7 @@ def _row(given: argparse.Namespace, root: Path, source: str, precision: Any, nam
     row["images/s"] = given.batch * row["cell steps/s"]
     compared = {"/ first": "ms a step", "speed-up": "cell steps/s", "MiB / first": "MiB"}
     base = row if first is None else first
-    both = row.keys() & base.keys()
-    return row | {ratio: row[key] / base[key] for ratio, key in compared.items() if key in both}
+    return row | {ratio: row[key] / base[key] for ratio, key in compared.items() if key in row.keys() & base.keys()}
 
 
 def _measured(given: argparse.Namespace, root: Path, source: str, precision: Any, name: str) -> dict[str, float]:
@@ -99,8 +98,7 @@ def _measured(given: argparse.Namespace, root: Path, source: str, precision: Any
     if packs:
         write_pack(dataset, plan_pack(dataset, data.image, packs), workers=os.cpu_count() or 1)
     cells = given.cells if "sharing" in changes else 1
-    unit = unit_of(given, data, cells=cells, precision=precision, packs=packs, **changes)
-    return timed(given, unit, dataset)
+    return timed(given, unit_of(given, data, cells=cells, precision=precision, packs=packs, **changes), dataset)
 
 
 @contextmanager

@@ -86,8 +86,7 @@ class SweepResult:
         from goal_sweep.goal_core.evaluation.trained_model import load_model
 
         best = best_runs(self._inputs.results, objective).iloc[0]
-        store = Store(best["store"] or self.target.config.store)
-        return load_model(store.weights_of(best))
+        return load_model(Store(best["store"] or self.target.config.store).weights_of(best))
 
     def __repr__(self) -> str:
         return "\n".join((*self.verdict, *self._page()))

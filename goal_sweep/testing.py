@@ -25,6 +25,8 @@ from goal_sweep.goal_core.checkpoints.initial_model import check_initial_weights
 from goal_sweep.goal_core.data.config import ImageConfig, ScenesConfig, SourceConfig
 from goal_sweep.goal_core.data.formats.opening import check_data, open_dataset
 from goal_sweep.goal_core.models import BackboneConfig, ModelConfig, TextConfig
+from goal_sweep.goal_core.models.backbones import build_backbone
+from goal_sweep.goal_core.models.weights import image_backbones
 from goal_sweep.goal_core.objectives import ObjectiveConfig
 from goal_sweep.goal_core.objectives.gradient_objective import GradientObjective, StackedObjectives
 from goal_sweep.goal_core.objectives.trial import try_objective
@@ -70,8 +72,7 @@ def check_weights(*, pair: str = "con", triplet: str = "con", **params: Value) -
 
 def check_importer(name: str, root: Path) -> None:
     """Check an importer on the data at ``root``: images can be read, no split is empty, and it gives the same twice."""
-    config = SourceConfig(name=name, root=str(root), importer=name)
-    first, second = (check_data(config) for _ in range(2))
+    first, second = (check_data(SourceConfig(name=name, root=str(root), importer=name)) for _ in range(2))
     if wrong := [one.found for one in first.findings if one.state != "ok"]:
         raise AssertionError(f"{name}: {'; '.join(wrong)}")
     if first.fingerprint != second.fingerprint:
@@ -96,6 +97,7 @@ def check_training(
 
     Args:
         folder: an empty folder.
+        image_size: pixels per side that the backbone gets.
         text: name of the text encoder; empty: a GRU.
         params: parameters of the pair and the triplet weight.
     """
@@ -113,7 +115,9 @@ def check_training(
     )
     try:
         check_initial_weights(unit.model, unit.data, open_dataset(unit.data), strict=True)
-    except GoalError as error:
+        if backbone in image_backbones and hasattr(image_backbones[backbone].function, "forward_features"):
+            build_backbone(images, image_size=image_size, seed=1, cells=True)
+    except Exception as error:
         raise AssertionError(f"{backbone}, {text or 'GRU'}, {framework}: {error}") from error
     alone = _train(unit, folder / "alone")
     shared = _train(replace(unit, trainings=(own, other), sharing="trunk"), folder / "shared")

@@ -139,8 +139,7 @@ def results_of(store: Store, sweep: ResolvedSweep, before: ResultsTable | None) 
     stored = _stored(store, statuses, before)
     for name in stored.column_names:
         asked = asked.append_column(stored.schema.field(name), stored[name])
-    columns = [*COLUMNS, *(name for name in asked.column_names if name not in COLUMNS)]
-    return _header(sweep), asked.select(columns)
+    return _header(sweep), asked.select([*COLUMNS, *(name for name in asked.column_names if name not in COLUMNS)])
 
 
 def listed_again(header: Header, config: SweepPlaces) -> ResolvedSweep:

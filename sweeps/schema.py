@@ -65,9 +65,9 @@ class SweepObjectives(Settings):
     """Parameters that override the variant's defaults. Each applies to the objectives that have it."""
 
     def problems(self) -> Iterator[str]:
-        if not self.names:
+        if outside := {*self.only} - {f"{pair}/{triplet}" for pair in self.pair for triplet in self.triplet}:
             grid = f"pair {', '.join(self.pair)} x triplet {', '.join(self.triplet)}"
-            yield f"only: none of {', '.join(self.only)} is in the grid of {grid}"
+            yield f"only: not in the grid of {grid}: {', '.join(sorted(outside))}"
             return
         known = {name: names for names in reversed(self.names) for name in accepted_parameters(*names, self.variant)}
         for name, value in self.params.items():

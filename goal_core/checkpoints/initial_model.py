@@ -95,7 +95,7 @@ def check_initial_weights(model: ModelConfig, data: DataConfig, dataset: Dataset
     """Load the initial weights and discard them, so that a mismatch shows early; a model with own parts is tried.
 
     Args:
-        strict: try any model, and that a gradient reaches its backbone and its heads.
+        strict: try any model, and that a gradient reaches its backbone and its text encoder.
     """
     initial = InitialModel(model, data, dataset)
     check_captions(initial, dataset)
@@ -103,41 +103,50 @@ def check_initial_weights(model: ModelConfig, data: DataConfig, dataset: Dataset
     if backbone is not None and backbone.fit and data.image is not None and (said := backbone.fit.unlike(data.image)):
         warn(said)
     heads = initial.heads(backbone, 0)
-    parts = frameworks[model.framework], image_backbones.get(model.backbone.name), text_encoders.get(model.text.encoder)
+    texts = [text_encoders.get(name) for name in (model.bert.weights, model.text.encoder)]
+    parts = frameworks[model.framework], image_backbones.get(model.backbone.name), *texts
     own = [f"plugin {part.plugin}: {part.name}" for part in parts if part is not None and part.plugin]
     if own or strict:
         encoder = Encoder(heads=heads.eval(), backbone=backbone, precision="fp32", device=torch.device("cpu"))
         try:
+            _draw_again(encoder, initial)
             _try(encoder, initial, data, dataset.splits["train"], strict=strict)
-        except Exception as error:
-            raise WeightsError(f"{', '.join(own)}: {first_line(error)}") from error
+        except (Exception, SystemExit) as error:
+            raise WeightsError(": ".join(filter(None, (", ".join(own), first_line(error))))) from error
+
+
+def _draw_again(encoder: Encoder, initial: InitialModel) -> None:
+    """Build the model once more. A `ValueError` says if the same seed draws other weights."""
+    backbone = initial.backbone(0)
+    for one, other in ((encoder.backbone, backbone), (encoder.heads, initial.heads(backbone, 0))):
+        both = () if one is None or other is None else zip(one.parameters(), other.parameters(), strict=True)
+        if not all(torch.equal(weights, again) for weights, again in both):
+            raise ValueError("the same seed draws other weights; use torch, and in heads torch.manual_seed(seed)")
 
 
 def _try(encoder: Encoder, initial: InitialModel, data: DataConfig, split: Split, *, strict: bool) -> None:
-    """Encode two pairs as in a step and one by one, and build the model again. A `ValueError` says what differs."""
-    heads, width = encoder.heads, num_features(encoder.backbone, split)
-    inputs = torch.rand((2, 4, width) if initial.framework.cells else (2, width))
+    """Encode two pairs as in a step, together, and one by one. A `ValueError` says what is wrong."""
+    heads = encoder.heads
     if encoder.backbone is not None and data.image is not None:
         inputs = torch.randint(256, (2, 3, data.image.size, data.image.size), dtype=torch.uint8)
+    else:
+        inputs = torch.rand((2, *(split.region_shape or ())))
     captions = captions_of(split, initial.tokenizer)
     ends = captions.lengths.argsort()[[0, -1]]  # the shorter one is padded
     tokens, lengths = captions.batch(ends)
     with torch.set_grad_enabled(strict):
-        texts = encoder.text_features(tokens, lengths)
-        pairs = heads.forward_pairs(encoder.features(inputs), None, texts, lengths)
+        features, texts = encoder.features(inputs), encoder.text_features(tokens, lengths)
+        pairs = heads.forward_pairs(features, None, texts, lengths)
+        together = heads.encode_images(features), heads.encode_texts(texts, lengths)
         images = [encoder.images(one) for one in torch.split(inputs, 1)]
         alone = torch.cat(images), torch.cat([encoder.texts(*captions.batch(one)) for one in ends[:, None]])
     both = pairs.image_BD, pairs.text_BD
     if both[0].shape != both[1].shape or not all(torch.allclose(rows.norm(dim=1), torch.ones(2)) for rows in both):
         shapes = tuple(both[0].shape), tuple(both[1].shape)
         raise ValueError(f"two pairs must give unit vectors of one width, and no NaN; got shapes {shapes}")
-    for what, rows, single in zip(("an image", "a caption"), both, alone, strict=True):
+    for what, rows, single in zip(("an image", "a caption"), together, alone, strict=True):
         if (far := float((rows - single).detach().abs().max())) > _FAR:
             raise ValueError(f"{what} has another vector alone than in a batch, by up to {far:.2g}")
-    again = initial.backbone(0)
-    for part, other in ((encoder.backbone, again), (heads, initial.heads(again, 0))):
-        if part and other and not all(map(torch.equal, part.state_dict().values(), other.state_dict().values())):
-            raise ValueError("the same seed draws other weights; draw them with torch")
     if strict:
         torch.autograd.backward([rows.sum() for rows in both])
         own = getattr(getattr(heads, "text", None), "encoder", None)

@@ -162,8 +162,7 @@ def estimate_bytes(dataset: Dataset, plan: PackPlan) -> dict[str, int]:
     sizes = dict[str, int]()
     for name, split in dataset.splits.items():
         sample = range(0, split.num_images, -(-split.num_images // _TOGETHER))
-        of_sample = sum(_image(split, plan, index).nbytes for index in sample)
-        sizes[name] = -(-split.num_images * of_sample // len(sample))
+        sizes[name] = -(-split.num_images * sum(_image(split, plan, index).nbytes for index in sample) // len(sample))
     return sizes
 
 

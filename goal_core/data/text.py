@@ -220,8 +220,7 @@ class Wordpieces(Tokenizer):
         """Whole words of a corpus as pieces, for a BERT that is trained from scratch."""
         uncased = normalizers.BertNormalizer(lowercase=True)
         split = (_SPLIT.pre_tokenize_str(uncased.normalize_str(caption)) for caption in captions)
-        counts = Counter(word for words in split for word, _ in words)
-        return cls((*SPECIAL_PIECES, *frequent(counts, min_count)))
+        return cls((*SPECIAL_PIECES, *frequent(Counter(word for words in split for word, _ in words), min_count)))
 
     @classmethod
     def from_file(cls, path: Path) -> Wordpieces:

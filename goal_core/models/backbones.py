@@ -52,8 +52,8 @@ class ImageBackbone(nn.Module):
         self._run_texts: Any = getattr(net, "texts", None)
         pooled = net.num_features if cells else getattr(net, "head_hidden_size", net.num_features)  # VGG, MobileNetV3
         self.num_features = int(pooled)  # type: ignore[arg-type]  # timm models all carry it
-        self.register_buffer("mean", torch.tensor(mean).expand(3).view(1, 3, 1, 1) * 255, persistent=False)
-        self.register_buffer("std", torch.tensor(std).expand(3).view(1, 3, 1, 1) * 255, persistent=False)
+        self.register_buffer("mean", torch.as_tensor(mean).flatten().expand(3).view(1, 3, 1, 1) * 255, persistent=False)
+        self.register_buffer("std", torch.as_tensor(std).flatten().expand(3).view(1, 3, 1, 1) * 255, persistent=False)
         self.eval()
 
     @property

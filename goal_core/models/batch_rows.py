@@ -128,8 +128,7 @@ class WholeBatchDraws(TorchFunctionMode):
             order = list(range(part.ndim))
             if not part.is_contiguous():
                 order.sort(key=part.stride, reverse=True)
-            whole = torch.empty_permuted(shape, order, dtype=part.dtype, device=part.device)
-            self._drawn.append(draw(whole))
+            self._drawn.append(draw(torch.empty_permuted(shape, order, dtype=part.dtype, device=part.device)))
         drawn = self._drawn[self._next]
         self._next += 1
         if drawn.shape != shape:

@@ -162,8 +162,7 @@ class LossObjective(GradientObjective):
         values = resolve_parameters(name, LOSS, "paper", params)
         asked = [key for key, value in values.items() if value == FROM_MODEL]
         self._own = {key: own[key] for key in asked if own.keys() >= set(asked)}
-        defaults = {key: baselines[name].parameters[key] for key in asked if key not in self._own}
-        self.params = {**values, **defaults}
+        self.params = {**values, **{key: baselines[name].parameters[key] for key in asked if key not in self._own}}
         """The parameters; `model` where the model brings the value."""
         numbers = {key: value for key, value in self.params.items() if key not in self._own}
         self._loss: partial[Tensor] = partial(baselines[name].function, **numbers)

@@ -137,8 +137,7 @@ class ObjectiveStats:
         quantiles_Q2 = torch.nanquantile(table_KA[:2], levels, dim=-1)
         totals = torch.stack([value.to(table_KA) for value in sums.values()])
         quantiles = (f"{name}_p{level:.0%}"[:-1] for level in QUANTILES for name in ("pos_sim", "neg_sim"))
-        numbers = torch.cat((totals, table_KA.nanmean(-1), quantiles_Q2.flatten(0, 1)))
-        return [*sums, *per_anchor, *quantiles], numbers
+        return [*sums, *per_anchor, *quantiles], torch.cat((totals, table_KA.nanmean(-1), quantiles_Q2.flatten(0, 1)))
 
 
 def named(names: Sequence[str], values: Sequence[float]) -> dict[str, float]:

@@ -31,8 +31,7 @@ def measure_speed(unit: UnitPlan, dataset: Dataset, *, steps: int = 8) -> float:
     small = _beginning(dataset, steps * stage.batch_size)
     clock = _Clock()
     with scratch_folder() as scratch:
-        files = {plan.key: FolderFiles(scratch / plan.key) for plan in trainings}
-        train_unit(unit, files, clock, small)
+        train_unit(unit, {plan.key: FolderFiles(scratch / plan.key) for plan in trainings}, clock, small)
     if len(clock.steps) < 3 or not clock.eval_s:
         raise GoalError(f"the speed of {stage.name!r} cannot be measured: {clock.reason or 'the data are too small'}")
     splits, epochs = dataset.splits, unit.stage.epochs

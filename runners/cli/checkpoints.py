@@ -101,7 +101,7 @@ def evaluate(
     members = result.get("members", [result])
     trained_on = ", ".join(dict.fromkeys(one["trained_on"] for one in members))
     of = "" if data is None else f" of {members[0]['data']}; trained on {trained_on}"
-    of += f"; chance R@1 {100 / result['images']:.3g} %"
+    of += f"; chance R@1 {100 / result['images']:.3g} %" + ", in 1K 0.1 %" * (f"{split}_1k/rsum" in result["metrics"])
     console.print(f"{split}: {result['images']} images, {result['captions']} captions{of}")
     for note in notes:
         console.print(f"data: {note}")

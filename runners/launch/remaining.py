@@ -119,10 +119,11 @@ class Packer:
             self._note(line)
         units = Counter(unit.stage.name for unit in packing.units)
         cells = Counter(training.stage.name for training in todo)
+        begun = Counter(training.stage.name for training in todo if remaining.progress.begun(training))
         for stage in sweep.by_stage:
             if stage and cells[name := stage[0].stage.name]:
-                begun = f", {count} from a saved epoch" if (count := sum(map(remaining.progress.begun, stage))) else ""
-                self._note(f"{name}: {cells[name]} of {len(stage)} cells to train in {units[name]} units{begun}")
+                saved = f", {begun[name]} from a saved epoch" if begun[name] else ""
+                self._note(f"{name}: {cells[name]} of {len(stage)} cells to train in {units[name]} units{saved}")
 
     def units(self, chosen: Sequence[Training]) -> list[tuple[tuple[float, ...], Unit]]:
         """Units of trainings that can start now, each with its rank: those of a lower rank start first.

@@ -182,7 +182,7 @@ def block_grid(progress: SweepProgress, block: Block, metric: str = "", width: i
 
 
 def _points(progress: SweepProgress, seeds: Sequence[Training], metric: str) -> dict[int, float]:
-    """The value of each seed; in a search, of those of the candidate with the best mean."""
+    """The value of each seed; in a search, of those of the best candidate, by the mean of those with most seeds."""
     if metric:
         return {one.cell.seed: value for one in seeds if (value := progress[one].metrics.get(metric)) is not None}
     tried: dict[int | None, list[TrainingStatus]] = {}
@@ -192,7 +192,7 @@ def _points(progress: SweepProgress, seeds: Sequence[Training], metric: str) -> 
     for scored in tried.values():
         most = max((status.epochs for status in scored), default=0)  # a mean over different epochs would say nothing
         found.append(dict(enumerate(status.best_rsum for status in scored if status.epochs == most)))
-    return max(found, key=lambda of_seed: statistics.fmean(of_seed.values() or [-math.inf]))
+    return max(found, key=lambda of_seed: (len(of_seed), statistics.fmean(of_seed.values() or [0.0])))
 
 
 def _rows(squares: Mapping[Objective, Text], room: int) -> Iterable[Text]:

@@ -29,6 +29,8 @@ _REFUSALS = frozenset(
 )
 _AWAY_S = 10.0
 """Seconds that the end of a launch waits for a tracker that did not answer."""
+_LAST_S = 1.0
+"""Seconds that it waits at least for each, as one with nothing left to tell must not be blamed for another."""
 _SETTLE_S = 4.0
 """Seconds that a worker which has claimed its trainings needs until their first step; MLflow is imported after them."""
 _IMPORTING = threading.Lock()
@@ -91,7 +93,7 @@ class Tracking:
         """Wait until everything is told, but no longer than so many seconds in all, and stop."""
         deadline = time.monotonic() + seconds
         for thread in self.threads:
-            thread.close(deadline - time.monotonic())
+            thread.close(max(_LAST_S, deadline - time.monotonic()))
 
     def _tell(self, what: str, training: str, told: Mapping[str, Any]) -> None:
         for thread in self.threads:  # each gets its own copy, as one may change it

@@ -118,12 +118,14 @@ def test_a_wrong_encoder_is_named(tmp_path: Path, part: str, code: str, complain
 
 def test_a_framework_whose_towers_differ_is_one_line(tmp_path: Path) -> None:
     text = """
+import torch
 from torch import nn
 from goal_sweep.models import Framework, Heads, frameworks, text_head
 
 class Uneven(Heads):
     def __init__(self, model, *, num_features, vocab_size, seed):
         super().__init__()
+        torch.manual_seed(seed)
         self.text = text_head(model, vocab_size)
 
     def encode_images(self, features, lengths=None):

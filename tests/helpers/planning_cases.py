@@ -38,5 +38,4 @@ def unit_of(speeds: Speeds, stage: str, cells: int = 1) -> Unit:
 
 def machine(**resources: float) -> Machine:
     """A machine as Ray describes it; `accelerator_type__H100=1` says what its GPUs are."""
-    named = {name.replace("__", ":"): amount for name, amount in resources.items()}
-    return Machine(id="1", resources=named)
+    return Machine(id="1", resources={name.replace("__", ":"): amount for name, amount in resources.items()})

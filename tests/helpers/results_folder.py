@@ -29,8 +29,7 @@ def finished(folder: Path, empty_database: Path, *more: str) -> OpenedSweep:
 
 def arguments(verb: str, folder: Path, *more: str) -> list[str]:
     """A command line on that sweep."""
-    settings = [word for text in SETTINGS for word in ("--set", text)]
-    return [verb, SCENES, *settings, "--store", str(folder), *more]
+    return [verb, SCENES, *[word for text in SETTINGS for word in ("--set", text)], "--store", str(folder), *more]
 
 
 def snapshot(folder: Path) -> dict[str, tuple[int, int]]:

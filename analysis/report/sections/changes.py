@@ -185,8 +185,7 @@ def _order_table(model: BlockKey, configurations: Sequence[BlockResults], printe
     found.sort(key=lambda own: -fmean(own[1].values()))
     rows = [("mean", *(f"{fmean(order.values()):+z.2f}" for _, order in found))] if found else []
     for key, metric in found[0][1] if found else ():
-        name = f"{key.title}: {metric.title}"
-        rows.append((name, *(f"{order[key, metric]:+z.2f}" for _, order in found)))
+        rows.append((f"{key.title}: {metric.title}", *(f"{order[key, metric]:+z.2f}" for _, order in found)))
     return TextTable(
         title=f"Order of the objectives as in the paper: {model.title}",
         head=("printed grid", *(_label(block.key) for block, _ in found)),

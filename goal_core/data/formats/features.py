@@ -231,8 +231,7 @@ def _split(root: Path, split: str) -> Listing:
     else:
         images, texts = (read_region_header(root / f"{split}_{side}.npy", (side, "numbers")) for side in _SIDES)
         owners = read_region_header(own, ("texts",), "iu") if own.exists() else None
-    at = f"{root}, {split}"
-    counts = _counts(owners, images.shape[0], texts.shape[0], at) if each is None else each.tolist()
+    counts = _counts(owners, images.shape[0], texts.shape[0], f"{root}, {split}") if each is None else each.tolist()
     captions = [[f"text {way} of image {image}" for way in range(count)] for image, count in enumerate(counts)]
     return Listing(names=[str(image) for image in range(len(counts))], captions=captions, features=images, texts=texts)
 

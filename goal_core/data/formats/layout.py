@@ -241,8 +241,7 @@ def with_splits(rows: Iterable[Row], val_share: float, test_share: float) -> tup
 
 def _split_above(key: str) -> str:
     """The split that the names of the folders and the shard of an image say, if it is one."""
-    words = re.findall("[a-z]+", os.path.dirname(key).lower())
-    found = {SPLIT_OF[word] for word in words if word in SPLIT_OF}
+    found = {SPLIT_OF[word] for word in re.findall("[a-z]+", os.path.dirname(key).lower()) if word in SPLIT_OF}
     return found.pop() if len(found) == 1 else ""
 
 

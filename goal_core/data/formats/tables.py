@@ -172,8 +172,7 @@ def _separator(header: str, usual: str, config: SourceConfig) -> str:
 
     def fits(separator: str) -> tuple[bool, int, bool]:
         names = [name.strip(' "') for name in header.split(separator)]
-        named = all(found(config, kind, names) for kind in ("image", "caption"))
-        return named, len(names), separator == usual
+        return all(found(config, kind, names) for kind in ("image", "caption")), len(names), separator == usual
 
     return max(",;\t|", key=fits)
 

@@ -213,8 +213,7 @@ class VseInftyHeads(Heads):
 
 def position_codes(count: int, width: int) -> Tensor:
     """Sine and cosine codes of positions 0..count-1, interleaved, (count, width) float32."""
-    rates = torch.exp(torch.arange(0, width, 2) * -(math.log(10000.0) / width))
-    angles = torch.arange(count)[:, None] * rates
+    angles = torch.arange(count)[:, None] * torch.exp(torch.arange(0, width, 2) * -(math.log(10000.0) / width))
     return torch.stack([angles.sin(), angles.cos()], dim=-1).flatten(1)
 
 

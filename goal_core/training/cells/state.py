@@ -153,8 +153,7 @@ class CellState:
         """Everything from which training continues exactly: the tensors and the values in `last.safetensors`."""
         parts = {name: module.state_dict() for name, module in self._modules().items()}
         parts |= {"optimizer": file.optimizer_tensors(self.optimizer), "random": self.stream.state}
-        values = {name: getattr(self, name) for name in _VALUES}
-        return file.flat(parts), {file.TRAINING: self.key, **values}
+        return file.flat(parts), {file.TRAINING: self.key, **{name: getattr(self, name) for name in _VALUES}}
 
     def _restore(self, tensors: Mapping[str, Tensor], state: Mapping[str, Any]) -> None:
         """Continue from what :meth:`_state` gave."""
