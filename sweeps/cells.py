@@ -106,9 +106,11 @@ class Training:
 
     @property
     def settings(self) -> dict[str, str]:
-        """The settings that its key hashes and its framework reads, as text by name, such as `stages.frozen.lr`."""
+        """The settings that decide its result and that its framework reads, as text by name: `stages.frozen.lr`."""
         hashed = cell_settings(self.cell) | stage_settings(self.stages, self.precision)
         named = {key: value for key, value in hashed.items() if key not in ("data_fingerprint", "tested")}
+        limits = ("max_captions", "max_words", "max_val_images")
+        named["data"] |= {name: value for name in limits if (value := getattr(self.cell.data, name, 0))}
         has_bert = "bert" in named["model"]
         return {name: text for name, text in flat_text(named) if has_bert or not name.endswith(".bert_lr_scale")}
 

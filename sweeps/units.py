@@ -62,8 +62,7 @@ def pack(
     """
     groups: dict[Hashable, list[Training]] = {}
     for training in trainings:
-        alike = training.key if execution.sharing == "none" else _alike(training)
-        groups.setdefault(alike, []).append(training)
+        groups.setdefault(training.key if execution.sharing == "none" else _alike(training), []).append(training)
     units = []
     for group in groups.values():
         limit = execution.cells_per_unit

@@ -99,33 +99,40 @@ def check_initial_weights(model: ModelConfig, data: DataConfig, dataset: Dataset
     """
     initial = InitialModel(model, data, dataset)
     check_captions(initial, dataset)
-    backbone = initial.backbone(0)
-    if backbone is not None and backbone.fit and data.image is not None and (said := backbone.fit.unlike(data.image)):
+    encoder = _encoder(initial, 0)
+    if (net := encoder.backbone) and net.fit and data.image is not None and (said := net.fit.unlike(data.image)):
         warn(said)
-    heads = initial.heads(backbone, 0)
     texts = [text_encoders.get(name) for name in (model.bert.weights, model.text.encoder)]
     parts = frameworks[model.framework], image_backbones.get(model.backbone.name), *texts
     own = [f"plugin {part.plugin}: {part.name}" for part in parts if part is not None and part.plugin]
     if own or strict:
-        encoder = Encoder(heads=heads.eval(), backbone=backbone, precision="fp32", device=torch.device("cpu"))
         try:
-            _draw_again(encoder, initial)
-            _try(encoder, initial, data, dataset.splits["train"], strict=strict)
+            _try(encoder, _reloaded(encoder, initial), initial, data, dataset.splits["train"], strict=strict)
         except (Exception, SystemExit) as error:
             raise WeightsError(": ".join(filter(None, (", ".join(own), first_line(error))))) from error
 
 
-def _draw_again(encoder: Encoder, initial: InitialModel) -> None:
-    """Build the model once more. A `ValueError` says if the same seed draws other weights."""
-    backbone = initial.backbone(0)
-    for one, other in ((encoder.backbone, backbone), (encoder.heads, initial.heads(backbone, 0))):
-        both = () if one is None or other is None else zip(one.parameters(), other.parameters(), strict=True)
-        if not all(torch.equal(weights, again) for weights, again in both):
-            raise ValueError("the same seed draws other weights; use torch, and in heads torch.manual_seed(seed)")
+def _encoder(initial: InitialModel, seed: int) -> Encoder:
+    backbone = initial.backbone(seed)
+    heads = initial.heads(backbone, seed).eval()
+    return Encoder(heads=heads, backbone=backbone, precision="fp32", device=torch.device("cpu"))
 
 
-def _try(encoder: Encoder, initial: InitialModel, data: DataConfig, split: Split, *, strict: bool) -> None:
-    """Encode two pairs as in a step, together, and one by one. A `ValueError` says what is wrong."""
+def _reloaded(encoder: Encoder, initial: InitialModel) -> Encoder:
+    """A model of another seed with the same state loaded. A `ValueError` says if its own seed draws other weights."""
+    again, other = _encoder(initial, 0), _encoder(initial, 1)
+    for part in ("heads", "backbone"):
+        if (own := getattr(encoder, part)) is not None:
+            if not all(map(torch.equal, own.parameters(), getattr(again, part).parameters())):
+                raise ValueError("the same seed draws other weights; use torch, and in heads torch.manual_seed(seed)")
+            getattr(other, part).load_state_dict(own.state_dict())
+    return other
+
+
+def _try(
+    encoder: Encoder, other: Encoder, initial: InitialModel, data: DataConfig, split: Split, *, strict: bool
+) -> None:
+    """Encode two pairs, and one by one with a model that is to be equal. A `ValueError` says what is wrong."""
     heads = encoder.heads
     if encoder.backbone is not None and data.image is not None:
         inputs = torch.randint(256, (2, 3, data.image.size, data.image.size), dtype=torch.uint8)
@@ -134,21 +141,28 @@ def _try(encoder: Encoder, initial: InitialModel, data: DataConfig, split: Split
     captions = captions_of(split, initial.tokenizer)
     ends = captions.lengths.argsort()[[0, -1]]  # the shorter one is padded
     tokens, lengths = captions.batch(ends)
-    with torch.set_grad_enabled(strict):
-        features, texts = encoder.features(inputs), encoder.text_features(tokens, lengths)
-        pairs = heads.forward_pairs(features, None, texts, lengths)
-        together = heads.encode_images(features), heads.encode_texts(texts, lengths)
-        images = [encoder.images(one) for one in torch.split(inputs, 1)]
-        alone = torch.cat(images), torch.cat([encoder.texts(*captions.batch(one)) for one in ends[:, None]])
+    features, texts = encoder.features(inputs), encoder.text_features(tokens, lengths)
+    pairs = heads.forward_pairs(features, None, texts, lengths)
+    together = heads.encode_images(features), heads.encode_texts(texts, lengths)
     both = pairs.image_BD, pairs.text_BD
     if both[0].shape != both[1].shape or not all(torch.allclose(rows.norm(dim=1), torch.ones(2)) for rows in both):
         shapes = tuple(both[0].shape), tuple(both[1].shape)
         raise ValueError(f"two pairs must give unit vectors of one width, and no NaN; got shapes {shapes}")
-    for what, rows, single in zip(("an image", "a caption"), together, alone, strict=True):
-        if (far := float((rows - single).detach().abs().max())) > _FAR:
-            raise ValueError(f"{what} has another vector alone than in a batch, by up to {far:.2g}")
+    with torch.no_grad():
+        images = [other.images(one) for one in torch.split(inputs, 1)]
+        alone = torch.cat(images), torch.cat([other.texts(*captions.batch(one)) for one in ends[:, None]])
+        for what, rows, single in zip(("an image", "a caption"), together, alone, strict=True):
+            if (far := float((rows - single).abs().max())) > _FAR:
+                raise ValueError(f"{what} has another vector alone, or in a model loaded anew, by up to {far:.2g}")
+    told = heads.total_loss(both[0].sum() + both[1].sum(), pairs, torch.arange(2))
+    if not isinstance(told, tuple) or len(told) != 2:
+        raise TypeError(f"total_loss gives {type(told).__name__}, not the loss and what to log")
+    trained = [rows for rows in both if rows.requires_grad]
+    reached = torch.autograd.grad(told[0], trained, allow_unused=True, retain_graph=True)
+    if not all(one is not None and one.any() for one in reached):
+        raise ValueError("total_loss passes no gradient of the objective on")
     if strict:
-        torch.autograd.backward([rows.sum() for rows in both])
+        torch.autograd.backward(told[0])
         own = getattr(getattr(heads, "text", None), "encoder", None)
         for what, side in (("backbone", encoder.backbone), ("text encoder", own)):
             if side and not any(one.grad is not None and one.grad.any() for one in side.parameters()):

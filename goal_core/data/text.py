@@ -205,9 +205,7 @@ class Wordpieces(Tokenizer):
         model = models.WordPiece(ids, unk_token="[UNK]", max_input_chars_per_word=_LONGEST_WORD)
         tokenizer = tokenizers.Tokenizer(model)
         tokenizer.normalizer = normalizers.BertNormalizer(
-            lowercase=self.lowercase,
-            strip_accents=self.strip_accents,
-            handle_chinese_chars=self.tokenize_chinese_chars,
+            lowercase=self.lowercase, strip_accents=self.strip_accents, handle_chinese_chars=self.tokenize_chinese_chars
         )
         tokenizer.pre_tokenizer = _SPLIT
         if self.cleans:

@@ -113,8 +113,7 @@ def random_crop_box(
         crop_width, crop_height = round(math.sqrt(area * ratio)), round(math.sqrt(area / ratio))
         if 0 < crop_width <= width and 0 < crop_height <= height:
             top = int((height - crop_height + 1) * generator.random())
-            left = int((width - crop_width + 1) * generator.random())
-            return top, left, crop_height, crop_width
+            return top, int((width - crop_width + 1) * generator.random()), crop_height, crop_width
     crop_width, crop_height = width, height
     if width / height < CROP_RATIO[0]:
         crop_height = min(height, max(1, round(width / CROP_RATIO[0])))
@@ -129,8 +128,7 @@ def scaled_crop_box(height: int, width: int, generator: np.random.Generator) -> 
     share = low + (high - low) * generator.random()
     crop_height, crop_width = max(1, int(height * share)), max(1, int(width * share))
     top = int((height - crop_height + 1) * generator.random())
-    left = int((width - crop_width + 1) * generator.random())
-    return top, left, crop_height, crop_width
+    return top, int((width - crop_width + 1) * generator.random()), crop_height, crop_width
 
 
 def _moved(

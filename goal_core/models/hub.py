@@ -26,11 +26,7 @@ from goal_sweep.goal_core.data.transforms import Fit
 from goal_sweep.goal_core.models.backbones import CLIP_MEAN, CLIP_STD, ImageBackbone, own_module
 from goal_sweep.goal_core.models.config import BackboneConfig, BertConfig
 from goal_sweep.goal_core.models.heads import attention_mask, length_mask
-from goal_sweep.goal_core.models.weights import (
-    check_finite_weights,
-    text_encoders,
-    tokenizer_named,
-)
+from goal_sweep.goal_core.models.weights import check_finite_weights, text_encoders, tokenizer_named
 
 T = TypeVar("T")
 _LIKE_ROBERTA = re.compile(

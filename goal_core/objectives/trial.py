@@ -16,7 +16,13 @@ from goal_sweep.goal_core.objectives.config import ObjectiveConfig
 from goal_sweep.goal_core.objectives.gradient_objective import GradientObjective
 from goal_sweep.goal_core.objectives.mining import SummedSet, mine
 from goal_sweep.goal_core.objectives.variants import LOSS
-from goal_sweep.goal_core.objectives.weights import RelativeSet, Triplets, pair_weights, triplet_weights
+from goal_sweep.goal_core.objectives.weights import (
+    RelativeSet,
+    Triplets,
+    pair_weights,
+    parameter_problem,
+    triplet_weights,
+)
 
 _PAIRS, _DIM = 6, 8
 
@@ -36,6 +42,9 @@ def try_objective(config: ObjectiveConfig, *, shipped: bool = False) -> None:
         if not entry.plugin and not shipped:
             continue
         of = f"plugin {entry.plugin}: {entry.name}" if entry.plugin else entry.name
+        for parameter, default in entry.parameters.items():
+            if said := parameter_problem(entry.function, parameter, default):
+                raise ConfigError(f"{of}: by default, {said}")
         try:
             first, second = (_weights(objective, kind, mined.triplets()[0]) for _ in range(2))
         except (Exception, SystemExit) as error:
@@ -56,9 +65,10 @@ def try_objective(config: ObjectiveConfig, *, shipped: bool = False) -> None:
 
 def _weights(objective: GradientObjective, kind: str, triplets: Triplets) -> tuple[Tensor, ...]:
     given: Any = objective.pair_weight(triplets) if kind == "pair" else objective.triplet_weight(triplets)
-    weights, wanted = (given, "PairWeights(pos, neg)") if kind == "pair" else ((given,), "a tensor")
+    weights, wanted = (given, "PairWeights(pos, neg) of tensors") if kind == "pair" else ((given,), "a tensor")
     if not isinstance(weights, tuple) or not all(isinstance(one, Tensor) for one in weights):
-        raise TypeError(f"gives {type(given).__name__}, not {wanted}")
+        found = ", ".join(type(one).__name__ for one in (given if isinstance(given, tuple) else (given,)))
+        raise TypeError(f"gives {found}, not {wanted}")
     return weights
 
 

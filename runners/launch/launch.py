@@ -36,11 +36,7 @@ class LaunchOutcome:
 
 
 def launch_sweep(
-    sweep: OpenedSweep,
-    options: LaunchOptions,
-    console: Console,
-    command: Callable[..., str],
-    signals: StopSignals,
+    sweep: OpenedSweep, options: LaunchOptions, console: Console, command: Callable[..., str], signals: StopSignals
 ) -> LaunchOutcome:
     """Train what a sweep lacks.
 

@@ -116,25 +116,43 @@ def test_a_wrong_encoder_is_named(tmp_path: Path, part: str, code: str, complain
         check_initial_weights(replace(MODEL, backbone=backbone, text=text), DATA, open_dataset(DATA))
 
 
-def test_a_framework_whose_towers_differ_is_one_line(tmp_path: Path) -> None:
-    text = """
+FRAMEWORK = """
 import torch
 from torch import nn
 from goal_sweep.models import Framework, Heads, frameworks, text_head
 
-class Uneven(Heads):
+class OwnHeads(Heads):
     def __init__(self, model, *, num_features, vocab_size, seed):
         super().__init__()
         torch.manual_seed(seed)
         self.text = text_head(model, vocab_size)
+        self.layers = nn.ModuleList([nn.Linear(num_features, 16)])
 
     def encode_images(self, features, lengths=None):
-        return nn.functional.normalize(features, dim=-1)
+        return nn.functional.normalize(self.layers[0](features), dim=-1)
 
-@frameworks.register("uneven")
-class UnevenFramework(Framework):
-    heads_class = Uneven
+    def total_loss(self, surrogate, pairs, ids):
+        return surrogate, {}
+
+@frameworks.register("own")
+class Own(Framework):
+    heads_class = OwnHeads
 """
-    Plugin(name="uneven.py", text=text).run()
-    with pytest.raises(WeightsError, match=r"plugin uneven\.py: uneven: .*\(2, 96\), \(2, 16\)"):
-        check_initial_weights(replace(MODEL, framework="uneven"), DATA, open_dataset(DATA))
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong", "complaint"),
+    [
+        ("self.layers[0](features)", "features", r"\(2, 96\), \(2, 16\)"),
+        ("torch.manual_seed(seed)", "torch.seed()", "the same seed draws other weights"),
+        ("nn.ModuleList", "list", "an image has another vector .* loaded anew"),
+        ("(features)", "(features - vars(self).setdefault('first', features.mean(0)))", "an image has another vector"),
+        ("return surrogate, {}", "return surrogate * 3", "total_loss gives Tensor"),
+        ("return surrogate, {}", "return 0 * surrogate, {}", "total_loss passes no gradient of the objective on"),
+    ],
+)
+def test_a_wrong_framework_is_named(right: str, wrong: str, complaint: str) -> None:
+    for text in (FRAMEWORK, FRAMEWORK.replace(right, wrong)):
+        with nullcontext() if text == FRAMEWORK else pytest.raises(WeightsError, match=rf"own\.py: own: .*{complaint}"):
+            Plugin(name="own.py", text=text).run()
+            check_initial_weights(replace(MODEL, framework="own"), DATA, open_dataset(DATA))

@@ -148,8 +148,7 @@ def published_section(inputs: Inputs) -> Section:
     orders = [table for table in tables if table.rows]
     said = [_ORDER_NOTE] if orders else []
     if comparisons:
-        number = sum(map(len, comparisons.values()))
-        said.append(f"Of {number} cells {_counts(comparisons.values())}. {_CELL_NOTE}")
+        said.append(f"Of {sum(map(len, comparisons.values()))} cells {_counts(comparisons.values())}. {_CELL_NOTE}")
     return Section(
         anchor="published",
         title="Compared with the published numbers",

@@ -25,14 +25,7 @@ from goal_sweep.goal_core.basics.files import content_of, json_in, opened, pyarr
 from goal_sweep.goal_core.data.config import KarpathyConfig, SourceConfig, XvlmJsonConfig
 from goal_sweep.goal_core.data.dataset import Row, importers
 from goal_sweep.goal_core.data.formats import layout
-from goal_sweep.goal_core.data.formats.tables import (
-    LINES,
-    TABLES,
-    also_named,
-    column_of,
-    found,
-    split_like,
-)
+from goal_sweep.goal_core.data.formats.tables import LINES, TABLES, also_named, column_of, found, split_like
 
 _Load = Callable[[tarfile.TarInfo], Any]
 _Found = tuple[str, Sequence[Path], Iterator[Row], Sequence[str]]

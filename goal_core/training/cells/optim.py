@@ -65,8 +65,7 @@ def lr_at(stage: StageConfig, epoch: int, step: int, steps_per_epoch: int) -> fl
 
 def loss_scale(stage: StageConfig, epoch: int, step: int, steps_per_epoch: int) -> float:
     """Factor of a step's loss, all counted from 0: 1, except in the epochs of the ramp."""
-    ramped = stage.frozen_epochs <= epoch < stage.frozen_epochs + stage.ramp_epochs
-    return step / steps_per_epoch if ramped else 1.0
+    return step / steps_per_epoch if stage.frozen_epochs <= epoch < stage.frozen_epochs + stage.ramp_epochs else 1.0
 
 
 def sum_hinge(image_BD: Tensor, text_BD: Tensor, margin: float | Tensor, ids: Tensor | None = None) -> Tensor:

@@ -136,11 +136,7 @@ def test_where_seeds_do_not_help_but_images_would_these_are_asked_for() -> None:
         (CIR | {"sig/nca": 3.0}, 0.2, ""),
         (CIR | {"con/con": 3.0}, 0.2, ""),
         ({"con/con": 3.0, "sig/nca": 2.9}, 0.2, "would settle con/con against sig/nca,"),
-        (
-            {"sig/nca": 1.0},
-            1.0,
-            "Even 100 more seeds would not settle sig/nca against con/con.",
-        ),
+        ({"sig/nca": 1.0}, 1.0, "Even 100 more seeds would not settle sig/nca against con/con."),
         ({"con/con": 3.0, "sig/nca": 3.2}, 0.5, ""),
     ],
     ids=["settled", "the baseline", "the baseline's rival", "too near", "equal as printed"],

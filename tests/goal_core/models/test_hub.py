@@ -26,13 +26,7 @@ from goal_sweep.goal_core.evaluation.trained_model import load_model
 from goal_sweep.goal_core.models import BackboneConfig, ModelConfig, TextConfig, VectorsConfig, VseInftyConfig, hub_id
 from goal_sweep.goal_core.models.backbones import ImageBackbone
 from goal_sweep.goal_core.models.frameworks import framework_of, initial_weights_id
-from goal_sweep.goal_core.models.hub import (
-    Towers,
-    build_dual,
-    build_encoder,
-    subwords_of,
-    word_states,
-)
+from goal_sweep.goal_core.models.hub import Towers, build_dual, build_encoder, subwords_of, word_states
 from goal_sweep.goal_core.models.open_clip_towers import open_clip_tokens
 from goal_sweep.goal_core.training import StageConfig, UnitPlan
 from goal_sweep.goal_core.training.train import train_unit

@@ -61,14 +61,8 @@ def test_one_mistake_is_one_line(write: Write, errors_of: Errors, small_text: st
         ("objectives: {pair: [lni]}", f"a.yaml:16 | objectives.pair.0 | 'lni' | 'lin' | {PAIRS}"),
         ("objectives:\n  only: [con/ncb]", "a.yaml:17 | objectives.only.0 | 'con/ncb' | 'con/nca' | sig-ms/cir"),
         ("objectives:\n  only: [infonce]", "a.yaml:17 | objectives.only.0 | is a baseline, for objectives.baselines"),
-        (
-            "objectives: {pair: [lin], only: [con/con]}",
-            f"a.yaml:16 | {ONLY} | con/con | pair lin | {TRIPLETS}",
-        ),
-        (
-            "objectives: {pair: [con], params: {alpha: 3}}",
-            f"{PARAMS}.alpha | tau, cir_shift, margin, gate",
-        ),
+        ("objectives: {pair: [lin], only: [con/con]}", f"a.yaml:16 | {ONLY} | con/con | pair lin | {TRIPLETS}"),
+        ("objectives: {pair: [con], params: {alpha: 3}}", f"{PARAMS}.alpha | tau, cir_shift, margin, gate"),
         ("objectives: {params: {tau: {a: 1}}}", f"{PARAMS}.tau | a number or true or false or text | a mapping"),
     ],
 )
