@@ -116,8 +116,7 @@ def update_results(store: Store, sweep: ResolvedSweep, *, must_write: bool = Tru
     before = read_results(store, sweep.config.name)
     header, columns = results_of(store, sweep, before)
     if before is not None:
-        again = ResultsTable.of(replace(header, written=before.header.written), columns)
-        if again.content == before.content:
+        if ResultsTable.of(replace(header, written=before.header.written), columns).content == before.content:
             return before
     table = ResultsTable.of(header, columns)
     try:

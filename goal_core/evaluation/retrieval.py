@@ -125,8 +125,7 @@ def _each_once(image_ND: Tensor, num_texts: int) -> Tensor:
     if each := _in_a_row(_equal_to_next(image_ND)):
         warnings.warn(f"each image stands {each} times in a row; it is taken once, with {each} texts", stacklevel=3)
         return image_ND[::each]
-    cosines = torch.cosine_similarity(image_ND[:-1].float(), image_ND[1:].float())
-    if each := _in_a_row(cosines > _NEAR):
+    if each := _in_a_row(torch.cosine_similarity(image_ND[:-1].float(), image_ND[1:].float()) > _NEAR):
         raise EmbeddingError(f"every {each} images in a row are all but equal (cosine above {_NEAR}); {_MEND}")
     return image_ND
 

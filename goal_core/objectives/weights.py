@@ -202,7 +202,10 @@ def sig(triplets: Triplets, *, alpha: Positive = 2.0, beta: Positive = 10.0, lam
     Returns:
         Both in (0, 1).
     """
-    return PairWeights((-alpha * (triplets.pos - lam)).sigmoid(), (beta * (triplets.neg - lam)).sigmoid())
+    return PairWeights(
+        (-alpha * (triplets.pos - lam)).sigmoid(),
+        (beta * (triplets.neg - lam)).sigmoid(),
+    )
 
 
 @pair_weights.register("lin-ms", source="arXiv:2210.13188, P^lin-ms")
@@ -256,7 +259,8 @@ def sig_ms(
     m_pos_A = triplets.sets.positives(eps=eps, strict=strict).mean_exp_gap(alpha, empty=neutral)
     m_neg_A = triplets.sets.negatives(eps=eps, strict=strict).mean_exp_gap(-beta, empty=neutral)
     return PairWeights(
-        1 / (m_pos_A + (alpha * (triplets.pos - lam)).exp()), 1 / (m_neg_A + (-beta * (triplets.neg - lam)).exp())
+        1 / (m_pos_A + (alpha * (triplets.pos - lam)).exp()),
+        1 / (m_neg_A + (-beta * (triplets.neg - lam)).exp()),
     )
 
 

@@ -172,8 +172,7 @@ def plan_text(sweep: ResolvedSweep, plan: dict[str, Any], width: int = 80) -> st
         lines.append("  then the sweep's own cells, and at most as many again with the settings that it chooses")
     table = Table(box=None)
     for heading in ("stage", "backbone", "done", "units", "steps", "disk\nMB", "memory\nMB", "device\ntime"):
-        is_name = heading in ("stage", "backbone")
-        align: Any = "left" if is_name else "right"
+        align: Any = "left" if heading in ("stage", "backbone") else "right"
         table.add_column(heading, justify=align, overflow="fold", no_wrap=heading != "backbone")
     for row in plan["stages"]:
         numbers = map(_shown, (row["units"], row["steps"], row["disk_mb"], row["memory_mb"]))

@@ -105,8 +105,7 @@ def _train(
                     raise dataset
                 plan = unit_plan(job.unit, store, job.resources, job.execution)
                 own = tuple(one for one in plan.trainings if one.key in left)
-                plan = replace(plan, trainings=own, stage=stage)
-                train_unit(plan, left, callback, dataset)
+                train_unit(replace(plan, trainings=own, stage=stage), left, callback, dataset)
             except Exception as error:
                 callback.events([TrainingFailed.because_of(key, error) for key in left.keys() - callback.ended])
         for key in left.keys() - callback.ended - callback.out_of_memory:  # the driver has asked it to stop

@@ -34,8 +34,7 @@ def write_regions(
 
 def regions(word: str, shape: tuple[int, int] = SHAPE, counts: Counts = COUNTS) -> np.ndarray:
     """The content of ``{word}_ims.npy``, (N, R, F) float32."""
-    rng = np.random.default_rng(len(word))
-    return rng.standard_normal((counts[word], *shape)).astype(np.float32)
+    return np.random.default_rng(len(word)).standard_normal((counts[word], *shape)).astype(np.float32)
 
 
 def write_id_mapped(root: Path, *, ids_per: str = "caption") -> Path:

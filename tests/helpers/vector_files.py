@@ -10,8 +10,7 @@ WIDTH = 8
 
 def vectors(word: str) -> np.ndarray:
     """The content of ``{word}_ims.npy``, (N, F) float32."""
-    rng = np.random.default_rng(len(word))
-    return rng.standard_normal((COUNTS[word], WIDTH)).astype(np.float32)
+    return np.random.default_rng(len(word)).standard_normal((COUNTS[word], WIDTH)).astype(np.float32)
 
 
 def write_vectors(root: Path, *, captions: int = 5, repeat: bool = False) -> Path:
