@@ -231,8 +231,7 @@ def timed(given: argparse.Namespace, unit: UnitPlan, dataset: Dataset) -> dict[s
         gc.collect()
         torch.cuda.empty_cache()
     clock = _Clock(unit, given.warm, given.steps)
-    watched = mock.patch.object(train, "EpochBatches", clock.watched)
-    with tempfile.TemporaryDirectory() as scratch, watched:
+    with tempfile.TemporaryDirectory() as scratch, mock.patch.object(train, "EpochBatches", clock.watched):
         files = {plan.key: _Nowhere(Path(scratch, plan.key)) for plan in unit.trainings}
         try:
             train_unit(unit, files, clock, dataset)

@@ -25,13 +25,12 @@ from goal_sweep.goal_core.checkpoints.initial_model import check_initial_weights
 from goal_sweep.goal_core.data.config import ImageConfig, ScenesConfig, SourceConfig
 from goal_sweep.goal_core.data.formats.opening import check_data, open_dataset
 from goal_sweep.goal_core.models import BackboneConfig, ModelConfig, TextConfig
-from goal_sweep.goal_core.models.backbones import build_backbone
-from goal_sweep.goal_core.models.weights import image_backbones
 from goal_sweep.goal_core.objectives import ObjectiveConfig
 from goal_sweep.goal_core.objectives.gradient_objective import GradientObjective, StackedObjectives
 from goal_sweep.goal_core.objectives.trial import try_objective
 from goal_sweep.goal_core.objectives.weights import Value
 from goal_sweep.goal_core.training import Callback, FolderFiles, StageConfig, TrainingPlan, UnitPlan
+from goal_sweep.goal_core.training.plan import TrainingEvent, TrainingFailed
 from goal_sweep.goal_core.training.train import train_unit
 
 _PAIRS, _DIM = 8, 16
@@ -115,8 +114,6 @@ def check_training(
     )
     try:
         check_initial_weights(unit.model, unit.data, open_dataset(unit.data), strict=True)
-        if backbone in image_backbones and hasattr(image_backbones[backbone].function, "forward_features"):
-            build_backbone(images, image_size=image_size, seed=1, cells=True)
     except Exception as error:
         raise AssertionError(f"{backbone}, {text or 'GRU'}, {framework}: {error}") from error
     alone = _train(unit, folder / "alone")
@@ -132,9 +129,13 @@ class _KilledError(BaseException):
     """Stands for a kill, which nothing catches."""
 
 
-class _KillAt(Callback):
-    def __init__(self, step: int) -> None:
-        self._left = step
+class _Watch(Callback):
+    def __init__(self, kill_at: int) -> None:
+        self._left = kill_at
+
+    def events(self, events: Sequence[TrainingEvent]) -> None:
+        for failed in (one for one in events if isinstance(one, TrainingFailed)):
+            raise AssertionError(failed.reason)
 
     def step(self) -> None:
         self._left -= 1
@@ -147,9 +148,9 @@ def _train(unit: UnitPlan, root: Path, kill_at: int = 0) -> dict[str, Tensor]:
     folders = {training.key: FolderFiles(root / training.key) for training in unit.trainings}
     if kill_at:
         with suppress(_KilledError):
-            train_unit(unit, folders, _KillAt(kill_at))
+            train_unit(unit, folders, _Watch(kill_at))
             raise AssertionError(f"the training ended before step {kill_at}")
-    train_unit(unit, folders)
+    train_unit(unit, folders, _Watch(0))
     weights: dict[str, Tensor] = load_file(weights_in(folders[unit.trainings[0].key].root))
     return weights
 

@@ -101,9 +101,7 @@ def _by_value(value: Any) -> Any:
         return int(value)
     if isinstance(value, dict):
         return {key: _by_value(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_by_value(item) for item in value]
-    return value
+    return [_by_value(item) for item in value] if isinstance(value, (list, tuple)) else value
 
 
 def to_mapping(value: object) -> Any:

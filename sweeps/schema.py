@@ -67,7 +67,7 @@ class SweepObjectives(Settings):
     def problems(self) -> Iterator[str]:
         if outside := {*self.only} - {f"{pair}/{triplet}" for pair in self.pair for triplet in self.triplet}:
             grid = f"pair {', '.join(self.pair)} x triplet {', '.join(self.triplet)}"
-            yield f"only: not in the grid of {grid}: {', '.join(sorted(outside))}"
+            yield f"only: {', '.join(sorted(outside))} not in the grid of {grid}; change only, pair or triplet"
             return
         known = {name: names for names in reversed(self.names) for name in accepted_parameters(*names, self.variant)}
         for name, value in self.params.items():

@@ -195,9 +195,7 @@ def _finite(content: Any) -> Any:
         return str(content)
     if isinstance(content, Mapping):
         return {str(key): _finite(value) for key, value in content.items()}
-    if isinstance(content, (list, tuple)):
-        return [_finite(value) for value in content]
-    return content
+    return [_finite(value) for value in content] if isinstance(content, (list, tuple)) else content
 
 
 def read_json(path: Path, *, sealed: bool = True) -> dict[str, Any] | None:

@@ -99,17 +99,20 @@ def check_initial_weights(model: ModelConfig, data: DataConfig, dataset: Dataset
     """
     initial = InitialModel(model, data, dataset)
     check_captions(initial, dataset)
-    encoder = _encoder(initial, 0)
-    if (net := encoder.backbone) and net.fit and data.image is not None and (said := net.fit.unlike(data.image)):
-        warn(said)
     texts = [text_encoders.get(name) for name in (model.bert.weights, model.text.encoder)]
     parts = frameworks[model.framework], image_backbones.get(model.backbone.name), *texts
     own = [f"plugin {part.plugin}: {part.name}" for part in parts if part is not None and part.plugin]
-    if own or strict:
-        try:
+    try:
+        encoder = _encoder(initial, 0)
+        if own or strict:
             _try(encoder, _reloaded(encoder, initial), initial, data, dataset.splits["train"], strict=strict)
-        except (Exception, SystemExit) as error:
-            raise WeightsError(": ".join(filter(None, (", ".join(own), first_line(error))))) from error
+    except (Exception, SystemExit) as error:
+        if isinstance(error, GoalError) or not (own or strict):
+            raise
+        kind = "" if isinstance(error, ValueError) else f"{type(error).__name__}: "
+        raise WeightsError(": ".join(filter(None, (", ".join(own), f"{kind}{first_line(error)}")))) from error
+    if (net := encoder.backbone) and net.fit and data.image is not None and (said := net.fit.unlike(data.image)):
+        warn(said)
 
 
 def _encoder(initial: InitialModel, seed: int) -> Encoder:
@@ -119,20 +122,24 @@ def _encoder(initial: InitialModel, seed: int) -> Encoder:
 
 
 def _reloaded(encoder: Encoder, initial: InitialModel) -> Encoder:
-    """A model of another seed with the same state loaded. A `ValueError` says if its own seed draws other weights."""
-    again, other = _encoder(initial, 0), _encoder(initial, 1)
-    for part in ("heads", "backbone"):
-        if (own := getattr(encoder, part)) is not None:
-            if not all(map(torch.equal, own.parameters(), getattr(again, part).parameters())):
+    """A model of another seed with the same state. A `ValueError` says if its own seed draws other weights."""
+    for seed in (0, 1):
+        other = _encoder(initial, seed)
+        for name in ("heads", "backbone"):
+            own, part = getattr(encoder, name), getattr(other, name)
+            if own is not None and seed == 0 and not all(map(torch.equal, own.parameters(), part.parameters())):
                 raise ValueError("the same seed draws other weights; use torch, and in heads torch.manual_seed(seed)")
-            getattr(other, part).load_state_dict(own.state_dict())
+            if own is not None and seed == 1:
+                part.load_state_dict(own.state_dict())
+                for buffer, mine in zip(part.buffers(), own.buffers(), strict=True):  # also what is not in the state
+                    buffer.copy_(mine)
     return other
 
 
 def _try(
     encoder: Encoder, other: Encoder, initial: InitialModel, data: DataConfig, split: Split, *, strict: bool
 ) -> None:
-    """Encode two pairs, and one by one with a model that is to be equal. A `ValueError` says what is wrong."""
+    """Encode two pairs, one by one with a model that is to be equal, and eight in a step; else a `ValueError`."""
     heads = encoder.heads
     if encoder.backbone is not None and data.image is not None:
         inputs = torch.randint(256, (2, 3, data.image.size, data.image.size), dtype=torch.uint8)
@@ -141,31 +148,36 @@ def _try(
     captions = captions_of(split, initial.tokenizer)
     ends = captions.lengths.argsort()[[0, -1]]  # the shorter one is padded
     tokens, lengths = captions.batch(ends)
-    features, texts = encoder.features(inputs), encoder.text_features(tokens, lengths)
-    pairs = heads.forward_pairs(features, None, texts, lengths)
-    together = heads.encode_images(features), heads.encode_texts(texts, lengths)
-    both = pairs.image_BD, pairs.text_BD
-    if both[0].shape != both[1].shape or not all(torch.allclose(rows.norm(dim=1), torch.ones(2)) for rows in both):
-        shapes = tuple(both[0].shape), tuple(both[1].shape)
-        raise ValueError(f"two pairs must give unit vectors of one width, and no NaN; got shapes {shapes}")
+    with torch.set_grad_enabled(strict):
+        features, texts = encoder.features(inputs), encoder.text_features(tokens, lengths)
     with torch.no_grad():
+        together = heads.encode_images(features), heads.encode_texts(texts, lengths)
         images = [other.images(one) for one in torch.split(inputs, 1)]
         alone = torch.cat(images), torch.cat([other.texts(*captions.batch(one)) for one in ends[:, None]])
-        for what, rows, single in zip(("an image", "a caption"), together, alone, strict=True):
-            if (far := float((rows - single).abs().max())) > _FAR:
-                raise ValueError(f"{what} has another vector alone, or in a model loaded anew, by up to {far:.2g}")
-    told = heads.total_loss(both[0].sum() + both[1].sum(), pairs, torch.arange(2))
-    if not isinstance(told, tuple) or len(told) != 2:
-        raise TypeError(f"total_loss gives {type(told).__name__}, not the loss and what to log")
-    trained = [rows for rows in both if rows.requires_grad]
-    reached = torch.autograd.grad(told[0], trained, allow_unused=True, retain_graph=True)
-    if not all(one is not None and one.any() for one in reached):
-        raise ValueError("total_loss passes no gradient of the objective on")
+    for what, rows, single in zip(("an image", "a caption"), together, alone, strict=True):
+        if (far := float((rows - single).abs().max())) > _FAR:
+            raise ValueError(f"{what} has another vector alone, or in a model loaded anew, by up to {far:.2g}")
+    ids = torch.arange(8) // 2
+    pairs = heads.train().forward_pairs(features[ids % 2], None, texts[ids % 2], lengths[ids % 2])
+    both = pairs.image_BD, pairs.text_BD
+    if both[0].shape != both[1].shape or not all(torch.allclose(rows.norm(dim=1), torch.ones(8)) for rows in both):
+        shapes = [tuple(rows.shape) for rows in both]
+        raise ValueError(f"eight pairs must give unit vectors of one width, and no NaN; got {shapes}")
+    value = (both[0] * both[1]).sum().detach().abs().requires_grad_()
+    match heads.total_loss(value, pairs, ids):
+        case [loss, dict(logged)] if all(isinstance(one, torch.Tensor) for one in (loss, *logged.values())):
+            pass
+        case _:
+            raise ValueError("total_loss must give the loss and a dict of tensors to log")
+    passed = torch.autograd.grad(loss, value, allow_unused=True, retain_graph=True)[0]
+    if passed is None or passed < 0:
+        raise ValueError("total_loss does not pass the gradient of the objective on")
     if strict:
-        torch.autograd.backward(told[0])
+        torch.autograd.backward(loss + both[0].sum() + both[1].sum())
         own = getattr(getattr(heads, "text", None), "encoder", None)
         for what, side in (("backbone", encoder.backbone), ("text encoder", own)):
-            if side and not any(one.grad is not None and one.grad.any() for one in side.parameters()):
+            weights = [one for one in side.parameters() if one.requires_grad] if side else []
+            if weights and not any(one.grad is not None and one.grad.any() for one in weights):
                 raise ValueError(f"no gradient reaches the weights of its {what}")
 
 

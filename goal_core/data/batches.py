@@ -24,8 +24,7 @@ def epoch_order(num_captions: int, seed: int, epoch: int) -> NDArray[np.int64]:
     It has a random stream of its own, so no other draw, worker or earlier epoch changes it. It sorts raw 64-bit draws,
     which numpy keeps the same from version to version (its ``permutation`` may change).
     """
-    draws = np.random.PCG64(derive_seed(seed, "order", epoch)).random_raw(num_captions)
-    return np.argsort(draws, kind="stable")
+    return np.argsort(np.random.PCG64(derive_seed(seed, "order", epoch)).random_raw(num_captions), kind="stable")
 
 
 def batch_indices(order: NDArray[np.int64], batch_size: int, drop_last: bool) -> Iterator[NDArray[np.int64]]:

@@ -113,8 +113,7 @@ def first_maximum(block: Tensor, *, dim: int) -> tuple[Tensor, Tensor]:
     countdown = torch.arange(length, 0, -1, dtype=block.dtype, device=block.device)
     hits = torch.eq(block, values, out=torch.empty_like(block)).mul_(countdown[:, None] if dim == -2 else countdown)
     # A row with a NaN equals nothing; it keeps an index in range, and the caller's check reports it.
-    indices = (length - hits.amax(dim)).clamp_(max=length - 1)
-    return values.squeeze(dim), indices.long()
+    return values.squeeze(dim), (length - hits.amax(dim)).clamp_(max=length - 1).long()
 
 
 class BatchSets:

@@ -86,8 +86,7 @@ def plan_of(
     devices = to_plan_for(Resources.of(config.resources), count)
     parts, search = [("", list(sweep.reporting))], {}
     if config.tune is not None:
-        attempts = config.resources.max_attempts
-        read = partial(ends_of, opened.store, max_attempts=attempts) if opened else dict.fromkeys
+        read = partial(ends_of, opened.store, max_attempts=config.resources.max_attempts) if opened else dict.fromkeys
         coming = foresee(sweep, read)
         parts = [*(("search: ", list(one)) for one in coming.rounds), ("", list(coming.grid))]
         search = {"rounds": len(coming.rounds), "candidates": coming.candidates}

@@ -147,9 +147,7 @@ async def _next(lines: AsyncIterator[str]) -> str | None:
 def _reason(error: Exception) -> str:
     """Why Ray refused: of a traceback in an answer, the last line."""
     lines = [line.strip() for line in str(error).strip().splitlines() if line.strip()]
-    if any("Traceback" in line for line in lines):
-        return lines[-1].rstrip(".\"'")
-    return first_line(error)
+    return lines[-1].rstrip(".\"'") if any("Traceback" in line for line in lines) else first_line(error)
 
 
 def _request(job: Job, working_dir: str) -> dict[str, Any]:

@@ -97,8 +97,9 @@ def name_of(row: Row) -> str:
 
 def params_of(row: Row) -> dict[str, str]:
     """The parameters of a training's run: its objective, and the settings that its key hashes, which never change."""
-    settings = ((name.removeprefix(SETTING), text) for name, text in row.items() if name.startswith(SETTING))
-    return {OBJECTIVE: objective_name(row["pair"], row["triplet"])} | {name: text for name, text in settings if text}
+    hashed = (name for name in row if name.startswith(SETTING) and "data.max_" not in name)  # equal data, other limits
+    own = {name.removeprefix(SETTING): row[name] for name in hashed if row[name]}
+    return {OBJECTIVE: objective_name(row["pair"], row["triplet"])} | own
 
 
 def final_of(row: Row) -> LoggedStep:

@@ -90,7 +90,7 @@ class Tracking:
         self.mlflow.tell(lambda tracker: tracker.finish(table))
 
     def close(self, seconds: float) -> None:
-        """Wait until everything is told, but no longer than so many seconds in all, and stop."""
+        """Wait until everything is told, so many seconds at most, or one for each tracker, and stop."""
         deadline = time.monotonic() + seconds
         for thread in self.threads:
             thread.close(max(_LAST_S, deadline - time.monotonic()))

@@ -143,12 +143,12 @@ class Own(Framework):
 @pytest.mark.parametrize(
     ("right", "wrong", "complaint"),
     [
-        ("self.layers[0](features)", "features", r"\(2, 96\), \(2, 16\)"),
+        ("self.layers[0](features)", "features", r"\(8, 96\), \(8, 16\)"),
         ("torch.manual_seed(seed)", "torch.seed()", "the same seed draws other weights"),
         ("nn.ModuleList", "list", "an image has another vector .* loaded anew"),
         ("(features)", "(features - vars(self).setdefault('first', features.mean(0)))", "an image has another vector"),
-        ("return surrogate, {}", "return surrogate * 3", "total_loss gives Tensor"),
-        ("return surrogate, {}", "return 0 * surrogate, {}", "total_loss passes no gradient of the objective on"),
+        ("return surrogate, {}", "return surrogate * 3", "total_loss must give the loss and a dict"),
+        ("return surrogate, {}", "return (pairs.image_BD - pairs.text_BD).sum(), {}", "total_loss does not pass"),
     ],
 )
 def test_a_wrong_framework_is_named(right: str, wrong: str, complaint: str) -> None:

@@ -343,8 +343,7 @@ def _digests(index: Index, known: Index | None, report: DataReport, progress: Pr
                     found[name][row] = earlier[statuses[row]]
             done += len(reader) - len(todo)
             parts = [todo[start : start + _TOGETHER] for start in range(0, len(todo), _TOGETHER)]
-            fresh = pool.map(reader.fresh, parts)
-            for part, (digests, stamps, faults, shown) in zip(parts, fresh, strict=True):
+            for part, (digests, stamps, faults, shown) in zip(parts, pool.map(reader.fresh, parts), strict=True):
                 found[name][part] = np.frombuffer(digests, np.uint8).reshape(-1, 32)
                 if status is not None:
                     status[part] = stamps

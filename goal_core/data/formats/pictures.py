@@ -187,8 +187,7 @@ def _in_rgb(image: Image.Image) -> Image.Image:
         return Image.fromarray(_eight_bits(image)).convert("RGB")
     if image.mode in ("RGBA", "LA", "PA", "La", "RGBa") or "transparency" in image.info:
         coloured = image.convert("LA" if image.mode == "La" else "RGBA").convert("RGBA")
-        white = Image.new("RGBA", coloured.size, (255, 255, 255, 255))
-        return Image.alpha_composite(white, coloured).convert("RGB")
+        return Image.alpha_composite(Image.new("RGBA", coloured.size, (255, 255, 255, 255)), coloured).convert("RGB")
     return image.convert("RGB")
 
 

@@ -108,8 +108,7 @@ def published_counts(config: DataConfig) -> dict[str, SplitCounts]:
     Empty for datasets of other names; a split whose size is not known is left out.
     """
     coco, counts = config.name == "coco", dict[str, SplitCounts]()
-    all_captions = isinstance(config, KarpathyConfig) and not config.max_captions
-    if isinstance(config, ScenesConfig) or (coco and all_captions):
+    if isinstance(config, ScenesConfig) or (coco and isinstance(config, KarpathyConfig) and not config.max_captions):
         return counts
     each = min(getattr(config, "max_captions", 0) or _CAPTIONS, _CAPTIONS)
     for split, images in _IMAGES.get(config.name, {}).items():

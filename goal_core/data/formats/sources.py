@@ -144,8 +144,7 @@ def _arrow_split(files: Sequence[Path], config: SourceConfig, said: list[str]) -
     for path in files if len({path.parent for path in files}) == 1 else ():
         _, table = _arrow_table(path)
         for name, column in zip(table.column_names, table.columns, strict=True):
-            is_text = column.type in ("string", "large_string")
-            values[name].update(column.unique().to_pylist() if is_text else [None])
+            values[name].update(column.unique().to_pylist() if column.type in ("string", "large_string") else [None])
         if not any(all(map(layout.split_of, own)) for own in values.values()):
             return None
     return split_like(config, values, files[0].parent, said) if values else None
