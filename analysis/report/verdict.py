@@ -174,13 +174,16 @@ def _at_chance(answers: Sequence[Answer]) -> str:
 
 
 def _avoid(answers: Sequence[Answer]) -> str:
-    """The weights that are significantly worse than con in every table; without whole grids, the worst objectives."""
-    costs = {what: sizes for (what, verdict), sizes in weight_changes(answers).items() if verdict == "worse"}
+    """Weights significantly worse than con in every table, none of them near the best anywhere; else objectives."""
+    near = [key for answer in answers for key in (answer.best, *answer.grid.comparison.near)]
+    good = {f"{kind} weight {name}" for key in near for kind, name in zip(("pair", "triplet"), key, strict=True)}
+    changes = weight_changes(answers).items()
+    costs = {what: sizes for (what, verdict), sizes in changes if verdict == "worse" and what not in good}
     means = {what: sum(sizes) / len(sizes) for what, sizes in costs.items() if len(sizes) == len(answers)}
     over = ", averaged over the other weight" if means else ""
     if not means and len(answers) == 1:
-        changes = answers[0].grid.comparison.from_baseline
-        means = {objective_name(*key): -one.estimate for key, one in changes.items() if one.verdict == "worse"}
+        singly, over = answers[0].grid.comparison.from_baseline, " against con/con"
+        means = {objective_name(*key): -one.estimate for key, one in singly.items() if one.verdict == "worse"}
     worst = sorted(means, key=lambda what: -means[what])[:_MOST]
     return f"Avoid {' and '.join(f'{what} ({-means[what]:.1f} points)' for what in worst)}{over}." if worst else ""
 

@@ -255,8 +255,7 @@ def crossed(objectives: Collection[Objective]) -> list[Objective]:
     """The objectives that form a whole grid: the weight that lacks most combinations goes, until none is missing."""
     left = list(objectives)
     while holes := [key for key in product(*levels_of(left)) if key not in left]:
-        lacking = Counter((part, key[part]) for key in reversed(holes) for part in (0, 1))
-        (part, weight), _ = lacking.most_common(1)[0]
+        (part, weight), _ = Counter((part, key[part]) for key in reversed(holes) for part in (0, 1)).most_common(1)[0]
         left = [key for key in left if key[part] != weight]
     return left
 

@@ -267,7 +267,6 @@ def _widening(old: int, new: int) -> np.ndarray:
     low, high = 1.01, 1.5
     while high - low > 1e-6:
         ratio = (low + high) / 2
-        reached = (1 - ratio ** (old // 2)) / (1 - ratio)
-        low, high = (low, ratio) if reached > new // 2 else (ratio, high)
+        low, high = (low, ratio) if (1 - ratio ** (old // 2)) / (1 - ratio) > new // 2 else (ratio, high)
     side = np.cumsum(ratio ** np.arange(old // 2))
     return np.concatenate([-side[::-1], [0.0], side])

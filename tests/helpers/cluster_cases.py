@@ -23,8 +23,7 @@ def job(tmp_path: Path, *overrides: str, store: Path = Path("/shared/store"), **
     """A job of a small sweep, with settings of its cluster as `--set` takes them, without `cluster.`."""
     sweep = tmp_path / "tiny.yaml"
     sweep.write_text(sweep_text(SWEEP))
-    where = f"store={store}"
-    loaded = load_for_cluster(sweep, [where, *(f"cluster.{one}" for one in overrides)], environ={})
+    loaded = load_for_cluster(sweep, [f"store={store}", *(f"cluster.{one}" for one in overrides)], environ={})
     return Job(
         id="tiny-0a1b2c-1",
         config=loaded.config,

@@ -44,8 +44,7 @@ def quality(objective: str, values: Mapping[str, Any]) -> float:
 def candidate(number: int, values: Mapping[str, Any], score: float | None, **changes: Any) -> Candidate:
     """One candidate of a study."""
     scores = {} if score is None else {str(TUNE_SEED): score}
-    own = Candidate(number=number, values=dict(values), score=score, scores=scores)
-    return replace(own, **changes)
+    return replace(Candidate(number=number, values=dict(values), score=score, scores=scores), **changes)
 
 
 def study(objective: str, budget: int = TUNE.budget, search_seed: int = 1, **changes: Any) -> Study:

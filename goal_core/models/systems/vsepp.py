@@ -79,8 +79,7 @@ class _Recurrence(torch.autograd.Function):
         torch.mul(new, new, out=d_inputs[:, :, 2 * width :]).neg_().add_(1)
         torch.sub(before, new, out=d_hidden[:, :, width : 2 * width])
         d_state = d_states.clone()
-        steps = [*zip(_steps(ctx.sizes), kept[::2], kept[1::2], strict=True)]
-        for (here, size), both, hidden_new in reversed(steps):
+        for (here, size), both, hidden_new in reversed([*zip(_steps(ctx.sizes), kept[::2], kept[1::2], strict=True)]):
             upstream, rest = d_state[:, :size], 1 - both
             d_both, d_last = d_hidden[:, here].split((2 * width, width), 2)
             d_new = d_inputs[:, here, 2 * width :].mul_(upstream * rest[:, :, width:])

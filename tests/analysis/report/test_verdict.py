@@ -84,7 +84,7 @@ def test_nothing_is_claimed_of_one_seed() -> None:
 
 def test_few_objectives_name_the_worst_and_several_tables_are_counted() -> None:
     few = verdict(inputs_of(sweep({"sig/con": -9.0}, ["con/con", "con/nca", "sig/con"]).results()))
-    assert few[-1].startswith("Avoid sig/con (-")
+    assert re.fullmatch(r"Avoid sig/con \(-[\d.]+ points\) against con/con\.", few[-1])
     several = verdict(inputs_of(sweep(CIR | {"sig-ms/con": 3.0}, blocks=2).results()))
     assert several[0] == "Highest mean rsum in 2 tables: sig-ms/con (2)."
     assert several[1] == f"{LOSS} is beaten significantly in 2 of 2 tables."
@@ -96,6 +96,11 @@ def test_where_no_weight_is_worse_on_average_single_objectives_are_named() -> No
     last = verdict(inputs_of(sweep(crossed).results()))[-1]
     assert last.startswith(("Avoid sig/nca (-", "Avoid lin/con (-"))
     assert "averaged" not in last
+
+
+def test_no_weight_of_an_objective_near_the_best_is_to_be_avoided() -> None:
+    said = verdict(inputs_of(sweep({"lin/nca": -12.0, "sig/nca": -12.0, "con/nca": -0.1}).results()))
+    assert "triplet weight nca" not in " ".join(said)
 
 
 def test_certainty_has_a_price() -> None:

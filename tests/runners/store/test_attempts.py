@@ -17,8 +17,7 @@ TRAINING = named("a" * 16)
 
 @pytest.fixture
 def folder(store: Store) -> TrainingFolder:
-    folder = claimed(store.folder(TRAINING), "L", 3)
-    return folder
+    return claimed(store.folder(TRAINING), "L", 3)
 
 
 def test_a_record_says_who_where_and_with_what(folder: TrainingFolder) -> None:

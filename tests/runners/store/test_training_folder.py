@@ -17,8 +17,7 @@ TRAINING = cases.named("c" * 16)
 
 @pytest.fixture
 def folder(store: Store) -> TrainingFolder:
-    folder = cases.claimed(store.folder(TRAINING))
-    return folder
+    return cases.claimed(store.folder(TRAINING))
 
 
 def test_what_is_saved_is_read_back(folder: TrainingFolder) -> None:

@@ -25,8 +25,7 @@ pytestmark = pytest.mark.integration
 
 
 def row_of(store: Store) -> dict[str, Any]:
-    status = store.status([TRAINING])[TRAINING]
-    return training_row(store, TRAINING, status)
+    return training_row(store, TRAINING, store.status([TRAINING])[TRAINING])
 
 
 def fail(store: Store, reason: str) -> None:
