@@ -3,7 +3,6 @@
 from typing import Any
 
 import numpy as np
-import pandas
 import pytest
 import torch
 from torch import Tensor
@@ -69,7 +68,7 @@ def test_images_that_stand_there_for_each_of_their_texts_are_taken_once(repeats:
         found = recall(repeated, texts)
     assert found == pytest.approx(recall(images, texts), abs=0.01)
     owners = np.arange(20, dtype=np.uint64).repeat(repeats)
-    frame: Any = pandas.DataFrame(images)
+    frame: Any = pytest.importorskip("pandas").DataFrame(images)
     assert recall(frame, texts, owners) == recall(images, texts)
     with pytest.raises(EmbeddingError, match=f"every {repeats} images in a row are all but equal"):
         recall(repeated + 1e-3 * torch.randn(20 * repeats, 8), texts)

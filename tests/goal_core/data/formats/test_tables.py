@@ -8,7 +8,6 @@ import tarfile
 from collections import Counter
 from pathlib import Path
 
-import pandas as pd
 import pytest
 from PIL import Image
 
@@ -156,6 +155,7 @@ def test_images_that_share_their_names_are_drawn_by_their_paths(place: str) -> N
     ],
 )
 def test_a_cell_may_hold_a_list_of_captions(tmp_path: Path, cell: str, captions: list[str] | str) -> None:
+    pd = pytest.importorskip("pandas")
     frame = pd.DataFrame({"image": ["0.png", "1.png", "2.png"], "words": [cell, "b", "c"], "split": SPLIT_NAMES})
     path = written(tmp_path, frame.to_csv(index=False))
     if isinstance(captions, str):
