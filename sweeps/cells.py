@@ -15,7 +15,7 @@ from goal_sweep.goal_core.objectives.config import ObjectiveConfig
 from goal_sweep.goal_core.training.config import Precision, StageConfig
 from goal_sweep.sweeps.axes import Configuration, axis_names, label, needed, place_of
 from goal_sweep.sweeps.identity import cell_settings, content_id, flat_text, stage_key, stage_settings, to_mapping
-from goal_sweep.sweeps.results import DEFAULT, TUNED, Requested
+from goal_sweep.sweeps.results import DEFAULT, LIMITS, TUNED, Requested
 from goal_sweep.sweeps.schema import SweepConfig
 from goal_sweep.sweeps.tuning import Candidate, Space, Study
 
@@ -109,8 +109,7 @@ class Training:
         """The settings that decide its result and that its framework reads, as text by name: `stages.frozen.lr`."""
         hashed = cell_settings(self.cell) | stage_settings(self.stages, self.precision)
         named = {key: value for key, value in hashed.items() if key not in ("data_fingerprint", "tested")}
-        limits = ("max_captions", "max_words", "max_val_images")
-        named["data"] |= {name: value for name in limits if (value := getattr(self.cell.data, name, 0))}
+        named["data"] |= {name: value for name in LIMITS if (value := getattr(self.cell.data, name, 0))}
         has_bert = "bert" in named["model"]
         return {name: text for name, text in flat_text(named) if has_bert or not name.endswith(".bert_lr_scale")}
 

@@ -22,8 +22,9 @@ DEFAULT: Final = "default"
 TUNED: Final = "tuned"
 """The grids of a sweep that tunes: its own settings, and those chosen for each objective."""
 
+LIMITS: Final = ("max_captions", "max_words", "max_val_images")  # of the data, by whose fingerprint they count
 SETTING, EPOCHS = "setting/", "epochs/"
-"""Prefixes of columns: a setting that is in the id, by dotted path; and a metric by epoch, as a list."""
+"""Prefixes of columns: a setting that decides the result, by dotted path; and a metric by epoch, as a list."""
 RESULTS_FILE: Final = "results.parquet"
 """The table's file in the store, and its artifact of the sweep's MLflow run."""
 HEADER_KEY: Final = b"goal-sweep"

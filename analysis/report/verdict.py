@@ -14,7 +14,7 @@ import numpy as np
 from goal_sweep.analysis.blocks import Objective
 from goal_sweep.analysis.report.answer import Answer, answers_of, weight_changes
 from goal_sweep.analysis.statistics.aggregation import Inputs, few_images_warning
-from goal_sweep.analysis.statistics.comparison import MANY_SEEDS, seeds_to_settle
+from goal_sweep.analysis.statistics.comparison import FACTORS, MANY_SEEDS, seeds_to_settle
 from goal_sweep.analysis.wording import count_text, duration_text, list_text, signed, span_text
 from goal_sweep.goal_core.evaluation.metrics import RSUM
 from goal_sweep.goal_core.objectives.variants import LITERATURE, objective_name
@@ -176,7 +176,7 @@ def _at_chance(answers: Sequence[Answer]) -> str:
 def _avoid(answers: Sequence[Answer]) -> str:
     """Weights significantly worse than con in every table, none of them near the best anywhere; else objectives."""
     near = [key for answer in answers for key in (answer.best, *answer.grid.comparison.near)]
-    good = {f"{kind} weight {name}" for key in near for kind, name in zip(("pair", "triplet"), key, strict=True)}
+    good = {f"{kind} weight {name}" for key in near for kind, name in zip(FACTORS, key, strict=True)}
     changes = weight_changes(answers).items()
     costs = {what: sizes for (what, verdict), sizes in changes if verdict == "worse" and what not in good}
     means = {what: sum(sizes) / len(sizes) for what, sizes in costs.items() if len(sizes) == len(answers)}

@@ -161,8 +161,7 @@ def _try(
     pairs = heads.train().forward_pairs(features[ids % 2], None, texts[ids % 2], lengths[ids % 2])
     both = pairs.image_BD, pairs.text_BD
     if both[0].shape != both[1].shape or not all(torch.allclose(rows.norm(dim=1), torch.ones(8)) for rows in both):
-        shapes = [tuple(rows.shape) for rows in both]
-        raise ValueError(f"eight pairs must give unit vectors of one width, and no NaN; got {shapes}")
+        raise ValueError(f"pairs must give unit vectors of one width, no NaN; got {[tuple(one.shape) for one in both]}")
     value = (both[0] * both[1]).sum().abs()  # as the objective's, not negative
     match heads.total_loss(value, pairs, ids):
         case [loss, dict(logged)] if all(isinstance(one, torch.Tensor) for one in (loss, *logged.values())):

@@ -79,7 +79,7 @@ _ANSWERING = (
 # In a Ray job, this process passes on variables that the job was given. Ray would call that a conflict.
 _IN_JOB = {"RAY_OVERRIDE_JOB_RUNTIME_ENV": "1"}
 _CONNECT_S = 5.0
-AGAIN = "run the same command again to continue"
+AGAIN = "the same command continues"
 
 
 def patient(limits: Sequence[str], seconds: int) -> dict[str, str]:

@@ -186,13 +186,13 @@ def _points(progress: SweepProgress, seeds: Sequence[Training], metric: str) -> 
     if metric:
         return {one.cell.seed: value for one in seeds if (value := progress[one].metrics.get(metric)) is not None}
     tried: dict[int | None, list[TrainingStatus]] = {}
-    for one in seeds:
-        tried.setdefault(one.number, []).extend([] if math.isnan(progress[one].best_rsum) else [progress[one]])
-    found = []
+    for one in (one for one in seeds if not math.isnan(progress[one].best_rsum)):
+        tried.setdefault(one.number, []).append(progress[one])
+    found: list[dict[int, float]] = []
     for scored in tried.values():
-        most = max((status.epochs for status in scored), default=0)  # a mean over different epochs would say nothing
+        most = max(status.epochs for status in scored)  # a mean over different epochs would say nothing
         found.append(dict(enumerate(status.best_rsum for status in scored if status.epochs == most)))
-    return max(found, key=lambda of_seed: (len(of_seed), statistics.fmean(of_seed.values() or [0.0])))
+    return max(found, key=lambda of_seed: (len(of_seed), statistics.fmean(of_seed.values())), default={})
 
 
 def _rows(squares: Mapping[Objective, Text], room: int) -> Iterable[Text]:

@@ -28,7 +28,7 @@ from goal_sweep.goal_core.basics.errors import first_line
 from goal_sweep.goal_core.evaluation.metrics import TEST, VAL
 from goal_sweep.goal_core.objectives.variants import objective_name
 from goal_sweep.runners.tracking.uri import TrackingError, prepare_database, require_database, sqlite_file, sqlite_uri
-from goal_sweep.sweeps.results import EPOCHS, SETTING
+from goal_sweep.sweeps.results import EPOCHS, LIMITS, SETTING
 
 PARENT_RUN: Final = "mlflow.parentRunId"
 SOURCE: Final = {"mlflow.source.name": "goal-sweep launch", "mlflow.source.type": "LOCAL"}
@@ -97,7 +97,8 @@ def name_of(row: Row) -> str:
 
 def params_of(row: Row) -> dict[str, str]:
     """The parameters of a training's run: its objective, and the settings that its key hashes, which never change."""
-    hashed = (name for name in row if name.startswith(SETTING) and "data.max_" not in name)  # equal data, other limits
+    limits = {f"{SETTING}data.{name}" for name in LIMITS}  # which may be others for equal data
+    hashed = (name for name in row if name.startswith(SETTING) and name not in limits)
     own = {name.removeprefix(SETTING): row[name] for name in hashed if row[name]}
     return {OBJECTIVE: objective_name(row["pair"], row["triplet"])} | own
 

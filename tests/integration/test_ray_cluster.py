@@ -1,7 +1,6 @@
 """Launches on real Ray clusters of several nodes: room that comes and goes, memory, and machines that are unfit."""
 
 import os
-import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -99,7 +98,7 @@ def test_a_head_that_dies_ends_the_launch_and_the_next_one_continues(cluster: Ra
     launch.says("epoch 2/")
     cluster.head.kill()
     launch.ends(75, within=120)
-    assert re.search(r"the same command (again to )?continue", launch.said.splitlines()[-1])
+    assert "the same command continues" in launch.said.splitlines()[-1]
     with RayCluster(tmp_path / "again", cpus=1) as again:
         launch = launches.Launch(folder, "--address", again.address)
         launch.ends()

@@ -163,7 +163,7 @@ def test_where_nothing_is_redrawn_events_are_lines() -> None:
         view.epoch(running, 250.0)
         view.failed(failed)
     lines = console.file.getvalue().splitlines()  # type: ignore[attr-defined]  # the StringIO above
-    assert lines[0].startswith("con/cir test_byobnet seed 3 (frozen): epoch 2/3, val rsum 250.0")
+    assert lines[0] == "con/cir test_byobnet seed 3 (frozen): epoch 2/3, val rsum 250.0"
     assert lines[1].startswith("con/nca test_byobnet seed 2 (frozen): failed, NaN in the gradient")
     assert lines[1].endswith(f"(goal-sweep logs x.yaml {failed.cell.id})")
     assert len(lines) == 2
