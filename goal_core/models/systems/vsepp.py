@@ -1,22 +1,14 @@
 """VSE++ (Faghri et al., BMVC 2018): a pooled image vector and a GRU's last state in one joint space.
 
 With it come the same small heads on vectors that any encoders have computed, and both of several cells at once.
-
-The GRUs of several cells over the same captions are batched products, written by hand, forward and backward: one
-product of all cells for each time step, and one for all time steps wherever no step waits for another. Autograd would
-add up the gradient of the recurrent weights step by step, and start three times as many kernels. Their shapes have C
-cells in front; T counts the words of a batch, in the order of a packed sequence (all first words, then all second
-words, and so on, each time the longest caption first); H is the width of the state.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping
 
 import torch
 from torch import Tensor, nn
-from torch.autograd.function import once_differentiable
 from torch.nn.functional import embedding, linear, normalize
 
 from goal_sweep.goal_core.basics.errors import ConfigError
@@ -24,82 +16,7 @@ from goal_sweep.goal_core.basics.numerics import derive_seed
 from goal_sweep.goal_core.models.config import ModelConfig
 from goal_sweep.goal_core.models.heads import Heads, length_mask, pack
 from goal_sweep.goal_core.models.hub import build_encoder, states_width, word_states
-
-
-def stacked_gru(
-    words_CTW: Tensor, sizes: Sequence[int], weight_ih: Tensor, weight_hh: Tensor, bias_ih: Tensor, bias_hh: Tensor
-) -> Tensor:
-    """The last state of every sequence in every cell, as `torch.nn.GRU` defines it.
-
-    Args:
-        words_CTW: inputs (C, T, W) in packed order.
-        sizes: sequences that have a word at each time step, never rising; they sum to T.
-        weight_ih: (C, 3H, W); the gates are reset, update, new. The others are (C, 3H, H), (C, 3H) and (C, 3H).
-
-    Returns:
-        (C, B, H), the longest sequence first.
-    """
-    inputs = torch.bmm(words_CTW, weight_ih.mT).add_(bias_ih[:, None])
-    states: Tensor = _Recurrence.apply(inputs, weight_hh, bias_hh, tuple(sizes))
-    return states
-
-
-class _Recurrence(torch.autograd.Function):
-    """From the inputs' part of the gates (C, T, 3H) to the last states (C, B, H)."""
-
-    @staticmethod
-    def forward(ctx: Any, inputs: Tensor, weight_hh: Tensor, bias_hh: Tensor, sizes: tuple[int, ...]) -> Tensor:
-        """Keeps of every word: the gates after their activation, the state before, and the new gate's hidden part."""
-        width, transposed, bias = inputs.shape[2] // 3, weight_hh.mT, bias_hh[:, None]
-        state = inputs.new_zeros(len(inputs), sizes[0], width)
-        before, ended, news, kept = list[Tensor](), list[Tensor](), list[Tensor](), list[Tensor]()
-        for here, size in _steps(sizes):
-            old, over = state[:, :size], state[:, size:]
-            # The first state is 0, and so is its product.
-            hidden = torch.bmm(old, transposed).add_(bias) if here.start else bias.expand(-1, size, -1)
-            both = torch.add(inputs[:, here, : 2 * width], hidden[:, :, : 2 * width]).sigmoid_()
-            new = torch.addcmul(inputs[:, here, 2 * width :], both[:, :, :width], hidden[:, :, 2 * width :]).tanh_()
-            state = torch.lerp(new, old, both[:, :, width:])
-            before.append(old)
-            ended.append(over)
-            news.append(new)
-            kept += both, hidden[:, :, 2 * width :].clone()
-        ctx.save_for_backward(weight_hh, torch.cat(before, 1), torch.cat(news, 1), *kept)
-        ctx.sizes = sizes
-        return torch.cat((state, *reversed(ended)), 1)
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, d_states: Tensor) -> tuple[Tensor, Tensor, Tensor, None]:
-        """Walks back over the time steps; the weights' gradient is one product over all of them."""
-        weight_hh, before, new, *kept = ctx.saved_tensors
-        width = before.shape[2]
-        d_inputs, d_hidden = (before.new_empty(*before.shape[:2], 3 * width) for _ in range(2))
-        # Factors that wait for no step are computed for all, in the place of their products.
-        torch.mul(new, new, out=d_inputs[:, :, 2 * width :]).neg_().add_(1)
-        torch.sub(before, new, out=d_hidden[:, :, width : 2 * width])
-        d_state = d_states.clone()
-        for (here, size), both, hidden_new in reversed([*zip(_steps(ctx.sizes), kept[::2], kept[1::2], strict=True)]):
-            upstream, rest = d_state[:, :size], 1 - both
-            d_both, d_last = d_hidden[:, here].split((2 * width, width), 2)
-            d_new = d_inputs[:, here, 2 * width :].mul_(upstream * rest[:, :, width:])
-            torch.mul(d_new, hidden_new, out=d_both[:, :, :width])
-            d_both[:, :, width:].mul_(upstream)
-            d_both.mul_(both).mul_(rest)
-            torch.mul(d_new, both[:, :, :width], out=d_last)
-            if here.start:  # no step waits for the gradient of the first state
-                carried = torch.bmm(d_hidden[:, here], weight_hh)
-                torch.addcmul(carried, upstream, both[:, :, width:], out=upstream)
-        d_inputs[:, :, : 2 * width] = d_hidden[:, :, : 2 * width]
-        return d_inputs, torch.bmm(d_hidden.mT, before), d_hidden.sum(1), None
-
-
-def _steps(sizes: Sequence[int]) -> Iterator[tuple[slice, int]]:
-    """For each time step the words at it, and how many they are."""
-    start = 0
-    for size in sizes:
-        yield slice(start, start + size), size
-        start += size
+from goal_sweep.goal_core.models.stacked_gru import PrefixTree, stacked_gru
 
 
 class ImageHead(nn.Module):
@@ -236,13 +153,10 @@ class StackedVsepp(StackedVectors):
 
     def encode_texts(self, tokens_BL: Tensor, lengths_B: Tensor) -> Tensor:
         """Map padded captions to unit vectors (C, B, D)."""
-        packed = pack(tokens_BL, lengths_B)
-        table_CVW = self._parameters_of_cells["text.embed.weight"]
+        tree, table_CVW = PrefixTree.of(tokens_BL, lengths_B), self._parameters_of_cells["text.embed.weight"]
         cells, vocabulary, _ = table_CVW.shape
         first_C1 = torch.arange(cells, device=table_CVW.device)[:, None] * vocabulary
-        words_CTW = embedding(packed.data + first_C1, table_CVW.flatten(0, 1))
+        words_CNW = embedding(tree.words + first_C1, table_CVW.flatten(0, 1))
         names = ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
         gru = (self._parameters_of_cells[f"text.rnn.{name}_l0"] for name in names)
-        states_CBD = stacked_gru(words_CTW, packed.batch_sizes.tolist(), *gru)
-        assert packed.unsorted_indices is not None
-        return normalize(states_CBD.index_select(1, packed.unsorted_indices), dim=-1)
+        return normalize(stacked_gru(words_CNW, tree, *gru), dim=-1)

@@ -3,6 +3,9 @@
 `Stacks` says which cells of a unit do so at the moment, `CellStack` does it. A cell keeps its own modules and its own
 optimiser, but while it is in the stack their tensors are views of the stack's. So it saves, loads and leaves as a cell
 by itself does, and its files do not tell how it was trained.
+
+In warm-up epochs all objectives descend the same loss from the same weights: the cells of a seed are one model. It is
+trained once, and every cell is a view of it.
 """
 
 from __future__ import annotations
@@ -12,6 +15,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache, partial
 from traceback import clear_frames
+from typing import TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -25,6 +29,9 @@ from goal_sweep.goal_core.objectives.gradient_objective import NonFiniteError, S
 from goal_sweep.goal_core.objectives.stats import ObjectiveStats, describe_unsound, named
 from goal_sweep.goal_core.training.cells import optim
 from goal_sweep.goal_core.training.cells.trainer import CellTrainer, StepOutcome
+from goal_sweep.goal_core.training.config import StageConfig
+
+T = TypeVar("T")
 
 SplitShare = tuple[Embedded, float]
 """What a stack embedded of a split for one cell, and the cell's share of the seconds that it took."""
@@ -55,7 +62,7 @@ class Stacks:
             began = time.perf_counter()
             outcomes: Sequence[StepOutcome | Exception]
             try:
-                outcomes = self._formed(alike).step(inputs, captions)[: len(alike)]
+                outcomes = self._formed(alike).step(inputs, captions)
             except Exception as error:
                 clear_frames(error.__traceback__)  # they hold the activations
                 self._stacks.pop(alike[0].key, None)
@@ -71,7 +78,7 @@ class Stacks:
             began = time.perf_counter()
             try:
                 stack = self._formed(alike)
-                images_CND, texts_CMD = embed_split(stack.encoder, split)
+                images_CND, texts_CMD = map(stack.of_cells, embed_split(stack.encoder, split))
             except Exception as error:  # such as a lack of memory, which a cell by itself may have
                 clear_frames(error.__traceback__)
                 dissolve(alike)
@@ -83,35 +90,38 @@ class Stacks:
         return shares
 
     def _alike(self, cells: Sequence[CellTrainer]) -> list[list[CellTrainer]]:
-        """The cells to stack, by settings; dissolves the stacks of other groups than these."""
+        """The cells to stack, by settings and loss; dissolves the stacks of other groups than these."""
         if not self._wanted:
             return []
-        groups: dict[object, list[CellTrainer]] = {}
+        groups: dict[tuple[StageConfig, str], list[CellTrainer]] = {}
         for cell in cells:
             if cell.objective.triplet == LOSS:  # a baseline, whose gradient is its own autograd's
                 continue
-            groups.setdefault(cell.stage, []).append(cell)
+            groups.setdefault((cell.stage, cell.term), []).append(cell)
         for key, stack in list(self._stacks.items()):
-            if list(dict.fromkeys(stack.cells)) not in groups.values():  # one has failed, or is at another step
+            if groups.get(stack.group) != stack.cells:  # one has failed, is at another step, or warm-up has ended
                 dissolve(self._stacks.pop(key).cells)
         return [alike for alike in groups.values() if len(alike) >= self._fewest]
 
     def _formed(self, cells: Sequence[CellTrainer]) -> CellStack:
         first = cells[0].key
         if first not in self._stacks:
-            # A sum or product of one cell rounds otherwise than one of several: a cell by itself is beside itself.
-            self._stacks[first] = CellStack(cells if len(cells) > 1 else [*cells, *cells])
+            self._stacks[first] = CellStack(cells)
         return self._stacks[first]
 
 
 class CellStack:
-    """Cells at the same step of one stage, with equal settings but for their objective."""
+    """Cells at the same step of one stage, with equal settings but for their objective.
+
+    M counts their models: one for each of C cells, or one for all, and again to round as several do.
+    """
 
     def __init__(self, cells: Sequence[CellTrainer]) -> None:
-        self.cells, first = tuple(cells), cells[0]
-        self._stage = first.stage
+        self.cells, first = list(cells), cells[0]
+        self.group, self._stage = (first.stage, first.term), first.stage
         named = [dict(cell.heads.named_parameters()) for cell in cells]
-        self._parameters = {name: nn.Parameter(_shared([own[name] for own in named])) for name in named[0]}
+        self._is_one = (first.term == "hinge" and all(_is_copy(cell, first) for cell in cells)) or len(cells) == 1
+        self._parameters = {name: nn.Parameter(self._shared([own[name] for own in named])) for name in named[0]}
         names = {id(parameter): name for name, parameter in named[0].items()}
         groups = [
             replace(group, parameters=tuple(self._parameters[names[id(parameter)]] for parameter in group.parameters))
@@ -120,10 +130,11 @@ class CellStack:
         self._optimizer = optim.build_optimizer(groups, self._stage)
         for name, parameter in self._parameters.items():
             owners = [(cell.optimizer, own[name]) for cell, own in zip(cells, named, strict=True)]
-            self._optimizer.state[parameter] = _stacked_state(owners)
+            self._optimizer.state[parameter] = self._stacked_state(owners)
         device, heads = first.encoder.device, first.heads.stacked(self._parameters)
         self._objectives = StackedObjectives([cell.objective for cell in cells], together=device.type != "cpu")
-        self._margins = send(torch.tensor([cell.objective.margin for cell in cells]), device)
+        margins = self._models([cell.objective.margin for cell in cells])
+        self._margins_M11 = send(torch.tensor(margins)[:, None, None], device)
         self.encoder = Encoder(heads=heads, backbone=None, precision=first.unit.precision, device=device)
         self._before: Callable[[], object] = tuple
         """Waits for the last step."""
@@ -139,20 +150,50 @@ class CellStack:
         self._before = table = cache(lambda: numbers().tolist())
         return [partial(_outcome, stats, names, table, number) for number in range(len(self.cells))]
 
+    def of_cells(self, of_models: Tensor) -> Tensor:
+        """What was computed for every model, (M, ...), for every cell, (C, ...)."""
+        return of_models[:1].expand(len(self.cells), *of_models.shape[1:]) if self._is_one else of_models
+
     def _compute(self, inputs: Tensor, batch: Batch) -> tuple[ObjectiveStats, Sequence[str], Callable[[], Tensor]]:
         """Everything of a step before weights change: the gradients, clipped, and what to record, with its names."""
         first, stage = self.cells[0], self._stage
-        images_CBD = self.encoder.heads.encode_images(inputs, batch.region_lengths)
-        texts_CBD = self.encoder.heads.encode_texts(batch.tokens, batch.lengths)
+        images_MBD = self.encoder.heads.encode_images(inputs, batch.region_lengths)
+        texts_MBD = self.encoder.heads.encode_texts(batch.tokens, batch.lengths)
         ids = batch.image_index if first.heads.masks_same_image else None
-        losses_C, stats = self._objectives.forward_with_stats(images_CBD, texts_CBD, ids)
-        if first.epoch < stage.warmup_epochs:
-            losses_C = optim.sum_hinge(images_CBD, texts_CBD, self._margins[:, None, None], ids)
-        torch.autograd.backward(losses_C.sum() * optim.loss_scale(stage, *first.position))
-        norm_C = optim.clip_each(self._parameters.values(), stage.grad_clip)
+        losses, stats = self._objectives.forward_with_stats(self.of_cells(images_MBD), self.of_cells(texts_MBD), ids)
+        if first.term == "hinge":
+            losses = optim.sum_hinge(images_MBD, texts_MBD, self._margins_M11, ids)
+        torch.autograd.backward(losses.sum() * optim.loss_scale(stage, *first.position))
+        norm_C = self.of_cells(optim.clip_each(self._parameters.values(), stage.grad_clip))
         names, numbers_KC = stats.numbers()
         table = torch.cat((numbers_KC, torch.stack((norm_C, stats.sound.to(norm_C))).to(numbers_KC)))
         return stats, names, fetched(table)
+
+    def _models(self, of_cells: list[T]) -> list[T]:
+        # A sum or product of one model rounds otherwise than one of several.
+        return of_cells[:1] * 2 if self._is_one else of_cells
+
+    def _shared(self, tensors: list[Tensor]) -> Tensor:
+        """One tensor of all models, (M, ...); each cell's own becomes a view of it."""
+        stack = torch.stack(self._models([tensor.detach() for tensor in tensors]))
+        for tensor, row in zip(tensors, self.of_cells(stack), strict=True):
+            tensor.data, tensor.grad = row, None
+        return stack
+
+    def _stacked_state(self, owners: list[tuple[torch.optim.Optimizer, nn.Parameter]]) -> dict[str, Tensor]:
+        """Adam's state of one parameter of all models, which have taken equally many steps; cells' own are views."""
+        zeros = torch.zeros_like(owners[0][1])
+        fresh = {"step": torch.zeros((), device=zeros.device), "exp_avg": zeros, "exp_avg_sq": zeros}
+        states = [optimizer.state.get(parameter) or fresh for optimizer, parameter in owners]
+        steps = {float(state["step"]) for state in states}
+        if len(steps) > 1:
+            raise ValueError(f"cells whose optimisers have taken {sorted(steps)} steps cannot be stacked")
+        slots = ("exp_avg", "exp_avg_sq")
+        stack = {slot: torch.stack(self._models([state[slot] for state in states])) for slot in slots}
+        step, rows = states[0]["step"].clone(), {slot: self.of_cells(stack[slot]) for slot in slots}
+        for number, (optimizer, parameter) in enumerate(owners):
+            optimizer.state[parameter] = {"step": step, **{slot: rows[slot][number] for slot in slots}}
+        return {"step": step, **stack}
 
 
 def _outcome(
@@ -180,24 +221,8 @@ def dissolve(cells: Iterable[CellTrainer]) -> None:
                 module.flatten_parameters()  # as CUDA's kernels want them
 
 
-def _shared(tensors: Sequence[Tensor]) -> Tensor:
-    """One tensor of all cells, (C, ...); each cell's own becomes a view of it."""
-    stack = torch.stack([tensor.detach() for tensor in tensors])
-    for tensor, row in zip(tensors, stack, strict=True):
-        tensor.data, tensor.grad = row, None
-    return stack
-
-
-def _stacked_state(owners: Sequence[tuple[torch.optim.Optimizer, nn.Parameter]]) -> dict[str, Tensor]:
-    """Adam's state of one parameter of all cells, which have taken equally many steps; their own become views of it."""
-    zeros = torch.zeros_like(owners[0][1])
-    fresh = {"step": torch.zeros((), device=zeros.device), "exp_avg": zeros, "exp_avg_sq": zeros}
-    states = [optimizer.state.get(parameter) or fresh for optimizer, parameter in owners]
-    steps = {float(state["step"]) for state in states}
-    if len(steps) > 1:
-        raise ValueError(f"cells whose optimisers have taken {sorted(steps)} steps cannot be stacked")
-    stack = {slot: torch.stack([state[slot] for state in states]) for slot in ("exp_avg", "exp_avg_sq")}
-    step = states[0]["step"].clone()
-    for number, (optimizer, parameter) in enumerate(owners):
-        optimizer.state[parameter] = {"step": step, **{slot: rows[number] for slot, rows in stack.items()}}
-    return {"step": step, **stack}
+def _is_copy(cell: CellTrainer, other: CellTrainer) -> bool:
+    """Whether cells have the same weights, optimiser state and margin."""
+    own, others = cell.tensors(), other.tensors()
+    equal = own.keys() == others.keys() and all(torch.equal(tensor, others[name]) for name, tensor in own.items())
+    return equal and cell.objective.margin == other.objective.margin

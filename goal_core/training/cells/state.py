@@ -149,14 +149,13 @@ class CellState:
         )
         self.files.save_with(best_name(self.best_epoch), write)
 
-    def _state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        """Everything from which training continues exactly: the tensors and the values in `last.safetensors`."""
+    def tensors(self) -> dict[str, Tensor]:
+        """The tensors from which training continues exactly: weights, the optimiser's state and the random stream's."""
         parts = {name: module.state_dict() for name, module in self._modules().items()}
-        parts |= {"optimizer": file.optimizer_tensors(self.optimizer), "random": self.stream.state}
-        return file.flat(parts), {file.TRAINING: self.key, **{name: getattr(self, name) for name in _VALUES}}
+        return file.flat(parts | {"optimizer": file.optimizer_tensors(self.optimizer), "random": self.stream.state})
 
     def _restore(self, tensors: Mapping[str, Tensor], state: Mapping[str, Any]) -> None:
-        """Continue from what :meth:`_state` gave."""
+        """Continue from what :meth:`save_last` saved."""
         for name, module in self._modules().items():
             file.load_module(module, file.take_prefix(name, tensors), self.files.path(LAST))
         file.restore_optimizer(self.optimizer, file.take_prefix("optimizer", tensors))
@@ -173,9 +172,9 @@ class CellState:
         """Save everything from which training continues exactly."""
         here = self.epoch, self.next_step
         self.before, self._saved = self._saved if self.in_turn else here, here
-        tensors, state = self._state()
+        state = {file.TRAINING: self.key, **{name: getattr(self, name) for name in _VALUES}}
         self._slot = SPARE if self.in_turn and self._slot == LAST else LAST
-        self.files.save_with(self._slot, lambda path: file.write_checkpoint(path, tensors, state))
+        self.files.save_with(self._slot, partial(file.write_checkpoint, tensors=self.tensors(), state=state))
 
     def save_unsaved(self) -> None:
         """Save the state, unless the disk has it already. After the last epoch the weights may be the best epoch's."""

@@ -14,14 +14,17 @@ from torch import Tensor
 from goal_sweep.goal_core.checkpoints import LAST
 from goal_sweep.goal_core.data.config import PrecompConfig
 from goal_sweep.goal_core.models.config import TextConfig
-from goal_sweep.goal_core.models.systems.vsepp import VseppHeads, stacked_gru
+from goal_sweep.goal_core.models.stacked_gru import PrefixTree, stacked_gru
+from goal_sweep.goal_core.models.systems.vsepp import VseppHeads
 from goal_sweep.goal_core.objectives import PairWeights, Triplets, pair_weights
 from goal_sweep.goal_core.training import UnitPlan
+from goal_sweep.goal_core.training.cells import optim
 from goal_sweep.goal_core.training.cells import stack as cell_stack_module
 from goal_sweep.goal_core.training.cells.stack import CellStack
 from goal_sweep.goal_core.training.train import train_unit
 from tests.helpers import training_cases as cases
 from tests.helpers.few import few
+from tests.helpers.pretended_gpu import pretended_gpu
 from tests.helpers.vector_files import write_vectors
 
 GRID = ["con/con", "con/nca", "lin/con", "lin-ms/cir", "sig-ms/con", "sig-ms/nca"]
@@ -56,9 +59,8 @@ def test_stacked_encoders_are_each_cells_own() -> None:
     parameters = {name: torch.stack([own[name].detach() for own in named]).requires_grad_() for name in named[0]}
     stacked = cells[0].stacked(parameters)
     generator = torch.Generator().manual_seed(0)
-    features, factors = torch.randn(4, 7, generator=generator), torch.randn(2, 3, 4, 6, generator=generator)
-    tokens = torch.tensor([[3, 4, 5, 0], [1, 2, 3, 4], [9, 0, 0, 0], [2, 2, 0, 0]])
-    lengths = torch.tensor([3, 4, 1, 2])
+    features, factors = torch.randn(7, 7, generator=generator), torch.randn(2, 3, 7, 6, generator=generator)
+    tokens, lengths = CAPTIONS, LENGTHS
     ours = torch.stack((stacked.encode_images(features), stacked.encode_texts(tokens, lengths)))
     (ours * factors).sum().backward()
     for number, cell in enumerate(cells):
@@ -72,13 +74,47 @@ def test_stacked_encoders_are_each_cells_own() -> None:
             assert (gradient[number] - parameter.grad).norm() <= 1e-5 * parameter.grad.norm(), name
 
 
-def test_a_recurrence_has_the_gradient_of_its_differences() -> None:
+CAPTIONS = torch.tensor(
+    [[3, 4, 5, 0], [3, 4, 5, 6], [3, 4, 7, 0], [3, 0, 0, 0], [5, 4, 5, 0], [3, 4, 5, 0], [3, 4, 5, 0]]
+)
+"""Padded with 0, which the last one has as a word: equal ones, a beginning of others, and equal ends."""
+LENGTHS = torch.tensor([3, 4, 3, 1, 3, 3, 4])
+
+
+def test_captions_share_the_states_of_equal_beginnings() -> None:
+    tree = PrefixTree.of(CAPTIONS, LENGTHS)
+    assert [level.here.stop - level.here.start for level in tree.levels] == [2, 2, 3, 2]
+    assert tree.ends[0] == tree.ends[5]
+    assert tree.words[tree.ends].tolist() == [5, 6, 7, 3, 5, 5, 0]
+
+
+def test_a_gpu_gives_the_same_states_though_captions_share_none(monkeypatch: pytest.MonkeyPatch) -> None:
     generator = torch.Generator().manual_seed(0)
-    shapes = [(2, 6, 3), (2, 12, 3), (2, 12, 4), (2, 12), (2, 12)]
+    tensors = [
+        torch.randn(shape, generator=generator) for shape in [(2, 8, 3), (2, 12, 3), (2, 12, 4), (2, 12), (2, 12)]
+    ]
+    upstream = torch.randn((2, 7, 4), generator=generator)
+
+    def states_and_gradients(device: str) -> list[Tensor]:
+        tree = PrefixTree.of(CAPTIONS.to(device), LENGTHS)
+        table, *weights = inputs = [tensor.to(device).requires_grad_() for tensor in tensors]
+        states = stacked_gru(table[:, tree.words], tree, *weights)
+        return [states, *torch.autograd.grad(states, inputs, upstream.to(device))]
+
+    ours = states_and_gradients("cpu")
+    with pretended_gpu(monkeypatch):
+        theirs = [tensor.to("cpu") for tensor in states_and_gradients("cuda")]
+    for one, other in zip(ours, theirs, strict=True):
+        assert torch.allclose(one, other, rtol=1e-5, atol=1e-6)
+
+
+def test_a_recurrence_has_the_gradient_of_its_differences() -> None:
+    generator, tree = torch.Generator().manual_seed(0), PrefixTree.of(CAPTIONS, LENGTHS)
+    shapes = [(2, len(tree.words), 3), (2, 12, 3), (2, 12, 4), (2, 12), (2, 12)]
     inputs = [torch.randn(shape, generator=generator, dtype=torch.float64, requires_grad=True) for shape in shapes]
 
     def states(words: Tensor, *weights: Tensor) -> Tensor:
-        return stacked_gru(words, [3, 2, 1], *weights)
+        return stacked_gru(words, tree, *weights)
 
     assert torch.autograd.gradcheck(states, inputs)
 
@@ -130,6 +166,35 @@ def test_on_a_cpu_a_cell_has_the_same_bits_in_every_stack(tmp_path: Path) -> Non
         for key, folder in trained_in[name].items():
             assert cases.same_weights(folder, trained_in["all"][key]), (name, key)
             assert folder.numbers() == trained_in["all"][key].numbers()
+
+
+@pytest.mark.parametrize(("margins", "models"), [((0.2, 0.2, 0.2), 2), ((0.2, 0.1, 0.2), 3)])
+def test_cells_are_one_model_as_long_as_they_learn_the_same(
+    margins: tuple[float, ...], models: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In warm-up epochs: one, beside itself for its rounding. What it records are the statistics of each objective."""
+    unit = heads_unit("con/con", "lin/con", "sig-ms/con")
+    plans = [
+        replace(plan, objective=replace(plan.objective, params={"margin": margin}))
+        for plan, margin in zip(unit.trainings, margins, strict=True)
+    ]
+    trained_at_once: list[int] = []
+    hinge = optim.sum_hinge
+
+    def noted(images: Tensor, *others: Any) -> Tensor:
+        trained_at_once.append(len(images))
+        return hinge(images, *others)
+
+    monkeypatch.setattr(optim, "sum_hinge", noted)
+    unit = replace(unit, trainings=tuple(plans))
+    ours = trained(unit, tmp_path / "stacked")
+    assert trained_at_once == STEPS * [models]
+    monkeypatch.undo()
+    alone = trained(replace(unit, sharing="none"), tmp_path / "alone")
+    for key, folder in ours.items():
+        for name, value in folder.numbers()[0].items():
+            if name.startswith(("train/", "val/")):
+                assert value == pytest.approx(alone[key].numbers()[0][name], rel=1e-3), (key, name)
 
 
 class DyingFolder(cases.PlainFolder):
@@ -191,7 +256,7 @@ def test_a_cell_that_resumed_later_joins_the_stack_when_the_others_arrive(tmp_pa
 
     monkeypatch.setattr(CellStack, "__init__", noted)
     outcomes = train_unit(unit, folders)
-    assert formed == [2, 3]
+    assert formed == [2, 2, 3]  # in the warm-up epoch, after it, and with the third
     assert [outcome.result["stacked"] for outcome in outcomes] == [1, 1, 1]  # type: ignore[union-attr]
 
 
