@@ -68,25 +68,38 @@ def measure(given: argparse.Namespace, report: Report) -> None:
     with photographs(given, given.batch * (given.warm + given.steps + 4)) as root:
         for precision in given.precisions:
             for source in given.sources:
+                packs = _packed(data_of(root, given.size), root / "packs") if source == "pack" else None
                 table = f"{given.backbone} at {given.size} px, batch {given.batch}, {precision}, images from {source}"
                 firsts: dict[str, Row] = {}
                 for name in given.rows:
                     stage = ROWS[name].get("stage", "frozen")
-                    row = partial(_row, given, root, source, precision, name, firsts.get(stage))
+                    row = partial(_row, given, root, packs, precision, name, firsts.get(stage))
                     firsts.setdefault(stage, report.row(table, name, row))
 
 
-def _row(given: argparse.Namespace, root: Path, source: str, precision: Any, name: str, first: Row | None) -> Row:
+def _packed(data: KarpathyConfig, packs: Path) -> Path:
+    """Write a pack of all images, unless it is there."""
+    dataset = open_dataset(data)
+    write_pack(dataset, plan_pack(dataset, data.image, packs), workers=os.cpu_count() or 1)
+    return packs
+
+
+def _row(
+    given: argparse.Namespace, root: Path, packs: Path | None, precision: Any, name: str, first: Row | None
+) -> Row:
     """A row, from a process of its own, which an error of CUDA may end; and its ratios to the first of its stage."""
-    with ProcessPoolExecutor(1, get_context("spawn")) as own:
-        row = own.submit(_measured, given, root, source, precision, name).result()
+    # Imports once what all rows need. What libraries ask of CUDA as they are imported would not survive the fork.
+    context = get_context("spawn" if given.device == "cuda" else "forkserver")
+    context.set_forkserver_preload([__spec__.name, "timm"])
+    with ProcessPoolExecutor(1, context) as own:
+        row = own.submit(_measured, given, root, packs, precision, name).result()
     row["images/s"] = given.batch * row["cell steps/s"]
     compared = {"/ first": "ms a step", "speed-up": "cell steps/s", "MiB / first": "MiB"}
     base = row if first is None else first
     return row | {ratio: row[key] / base[key] for ratio, key in compared.items() if key in row.keys() & base.keys()}
 
 
-def _measured(given: argparse.Namespace, root: Path, source: str, precision: Any, name: str) -> dict[str, float]:
+def _measured(given: argparse.Namespace, root: Path, packs: Path | None, precision: Any, name: str) -> dict[str, float]:
     changes = dict(ROWS[name])
     if changes.pop("channels_first", False):  # in this process, which is the row's own
         placed = ImageBackbone.placed
@@ -94,11 +107,10 @@ def _measured(given: argparse.Namespace, root: Path, source: str, precision: Any
     if count := changes.pop("chunks", 0):
         changes["stage_settings"] = {"micro_batch": given.batch // count}
     data = data_of(root, given.size)
-    dataset, packs = open_dataset(data), root / "packs" if source == "pack" else None
-    if packs:
-        write_pack(dataset, plan_pack(dataset, data.image, packs), workers=os.cpu_count() or 1)
     cells = given.cells if "sharing" in changes else 1
-    return timed(given, unit_of(given, data, cells=cells, precision=precision, packs=packs, **changes), dataset)
+    return timed(
+        given, unit_of(given, data, cells=cells, precision=precision, packs=packs, **changes), open_dataset(data)
+    )
 
 
 @contextmanager

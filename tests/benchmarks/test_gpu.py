@@ -99,9 +99,9 @@ def test_a_bare_checkout_proves_itself(tmp_path: Path) -> None:
         pytest.skip("needs a git checkout")
     checkout, out = tmp_path / "checkout", tmp_path / "out"
     for name in filter(None, listed.stdout.split("\0")):
-        if (ROOT / name).is_file():
+        if (ROOT / name).exists():
             (checkout / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(ROOT / name, checkout / name)
+            shutil.copyfile(ROOT / name, checkout / name, follow_symlinks=False)
     environ = bare_environ(tmp_path, checkout, "hypothesis", "pytest_timeout")
     options = "GPU=--device cpu --quick --deadline 2500"
     command = ["make", "gpu", f"PYTHON={sys.executable}", f"OUT={out}", options]
