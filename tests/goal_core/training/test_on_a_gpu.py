@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from copy import deepcopy
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -47,8 +48,8 @@ CROPS = replace(FEW, image=replace(DATA.image, augment="crop_flip"))
 CELLS = replace(FEW, image=GRID_DATA.image)
 PATCHES = replace(FEW, image=XVLM_DATA.image)
 CASES: dict[str, dict[str, Any]] = {
-    "vsepp frozen": {"data": CROPS, "stage": SHORT},
     "vsepp frozen, features once": {"data": FEW, "stage": replace(SHORT, epochs=2, warmup_epochs=1)},
+    "vsepp frozen": {"data": CROPS, "stage": SHORT},
     "vsepp frozen in chunks": {"data": CROPS, "stage": replace(SHORT, micro_batch=5)},
     "vsepp finetune": {"data": CROPS, "stage": TUNED},
     "vsepp finetune in chunks": {"data": CROPS, "stage": replace(TUNED, micro_batch=5)},
@@ -62,12 +63,6 @@ CASES: dict[str, dict[str, Any]] = {
     "xvlm": {"data": PATCHES, "model": XVLM, "stage": PAIRED},
     "xvlm in chunks": {"data": PATCHES, "model": XVLM, "stage": replace(PAIRED, micro_batch=5)},
 }
-COSTLY = (
-    *("vsepp frozen", "vsepp frozen in chunks", "vsepp finetune"),
-    *("vse_infty frozen", "vse_infty finetune in chunks"),
-    *("xvlm", "xvlm in chunks", "vsepp finetune in chunks", "vse_infty on regions"),
-)
-"""Cases whose parts other cases have too."""
 STACKED = ("vsepp frozen, features once", "vsepp frozen")
 
 
@@ -106,9 +101,7 @@ def unit_for(case: str, root: Path, *names: str, **changes: Any) -> UnitPlan:
     return unit_of(*names, **settings)
 
 
-@pytest.mark.parametrize(
-    "case", [pytest.param(case, marks=[pytest.mark.exhaustive] * (case in COSTLY)) for case in CASES]
-)
+@pytest.mark.parametrize("case", few(CASES))
 def test_no_step_of_a_cell_waits(case: str, gpu: PretendedGpu, tmp_path: Path) -> None:
     unit = unit_for(case, tmp_path / "data", *NAMES, sharing="trunk")
     assert waits_of(unit, tmp_path, gpu) == []
@@ -211,17 +204,10 @@ def test_a_step_of_fifteen_stacked_cells_starts_few_kernels(gpu: PretendedGpu, t
     assert step.total() + KERNELS_OF_A_WORD * (CAPTION_LENGTH - words) <= 700, step.most_common()
 
 
-@pytest.mark.parametrize(
-    ("stage", "make"),
-    [
-        pytest.param(SHORT, clip_folder, id="frozen-clip", marks=pytest.mark.exhaustive),
-        pytest.param(SHORT, siglip_folder, id="frozen-siglip", marks=pytest.mark.exhaustive),
-        pytest.param(SHORT, encoder_folder, id="frozen-encoder", marks=pytest.mark.exhaustive),
-        pytest.param(TUNED, clip_folder, id="finetune-clip"),
-        pytest.param(TUNED, siglip_folder, id="finetune-siglip", marks=pytest.mark.exhaustive),
-        pytest.param(TUNED, encoder_folder, id="finetune-encoder"),
-    ],
-)
+FOLDERS = (clip_folder, encoder_folder, siglip_folder)
+
+
+@pytest.mark.parametrize(("stage", "make"), few(product((TUNED, SHORT), FOLDERS), most=2))
 def test_no_step_of_pretrained_towers_waits(
     stage: StageConfig, make: Callable[[Path], Path], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -78,8 +78,8 @@ def test_heads_stack_cells_with_the_same_settings(tmp_path: Path, monkeypatch: p
     kept = [one for one in unit.trainings if one.key.startswith(("plain", "lr", "linear"))]
     unit = replace(unit, trainings=tuple(kept[:-1]))  # of the last settings one cell is left
     train_unit(unit, together := folders_of(unit, tmp_path / "together"))
-    stacks = [*([f"{name}-{tau:g}" for tau in TAUS] for name in ("plain", "lr")), ["linear-10"]]
-    assert formed == 2 * stacks  # in the warm-up epoch, and after it
+    # In the warm-up epoch, and after it.
+    assert formed == 2 * [*([f"{name}-{tau:g}" for tau in TAUS] for name in ("plain", "lr")), ["linear-10"]]
     for key in ("lr-10", "linear-10"):
         alone = _alone(unit, key, tmp_path / "alone")
         for ours, theirs in zip(together[key].numbers()[:-1], alone.numbers()[:-1], strict=True):
