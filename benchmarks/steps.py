@@ -68,20 +68,16 @@ def measure(given: argparse.Namespace, report: Report) -> None:
     with photographs(given, given.batch * (given.warm + given.steps + 4)) as root:
         for precision in given.precisions:
             for source in given.sources:
-                packs = _packed(data_of(root, given.size), root / "packs") if source == "pack" else None
+                packs = root / "packs" if source == "pack" else None
+                if packs:
+                    dataset = open_dataset(data := data_of(root, given.size))
+                    write_pack(dataset, plan_pack(dataset, data.image, packs), workers=os.cpu_count() or 1)
                 table = f"{given.backbone} at {given.size} px, batch {given.batch}, {precision}, images from {source}"
                 firsts: dict[str, Row] = {}
                 for name in given.rows:
                     stage = ROWS[name].get("stage", "frozen")
                     row = partial(_row, given, root, packs, precision, name, firsts.get(stage))
                     firsts.setdefault(stage, report.row(table, name, row))
-
-
-def _packed(data: KarpathyConfig, packs: Path) -> Path:
-    """Write a pack of all images, unless it is there."""
-    dataset = open_dataset(data)
-    write_pack(dataset, plan_pack(dataset, data.image, packs), workers=os.cpu_count() or 1)
-    return packs
 
 
 def _row(
