@@ -58,8 +58,8 @@ class _Captioned(InRange):
     """Folder that holds the files, or the parent of the folder `precomp` that does; `shipped:NAME` is a dataset that
     ships with goal-sweep."""
     min_word_count: Count = 4
-    """Words that occur fewer times than this in the train and val captions become `<unk>`. A model that brings a
-    tokenizer, such as CLIP, BERT or one of `init_from`, knows its own words: the setting has no effect there."""
+    """Words that occur fewer times than this in the train and val captions become `<unk>`. Models that
+    bring a tokenizer, such as CLIP, ignore it."""
     max_val_images: Limit = 0
     """Select on the first this many val images only, as VSE-infinity on 1,000; 0 uses all."""
 
