@@ -66,12 +66,12 @@ CAPTIONS, WORDS, VOCABULARY = 5, 12, 12_000
 def measure(given: argparse.Namespace, report: Report) -> None:
     """Measure each row with each source and precision."""
     with photographs(given, given.batch * (given.warm + given.steps + 4)) as root:
+        if "pack" in given.sources:
+            dataset = open_dataset(data := data_of(root, given.size))
+            write_pack(dataset, plan_pack(dataset, data.image, root / "packs"))
         for precision in given.precisions:
             for source in given.sources:
                 packs = root / "packs" if source == "pack" else None
-                if packs:
-                    dataset = open_dataset(data := data_of(root, given.size))
-                    write_pack(dataset, plan_pack(dataset, data.image, packs), workers=os.cpu_count() or 1)
                 table = f"{given.backbone} at {given.size} px, batch {given.batch}, {precision}, images from {source}"
                 firsts: dict[str, Row] = {}
                 for name in given.rows:
@@ -86,7 +86,7 @@ def _row(
     """A row, from a process of its own, which an error of CUDA may end; and its ratios to the first of its stage."""
     # Imports once what all rows need. What libraries ask of CUDA as they are imported would not survive the fork.
     context = get_context("spawn" if given.device == "cuda" else "forkserver")
-    context.set_forkserver_preload([__spec__.name, "timm"])
+    context.set_forkserver_preload([train.__name__, "timm"])
     with ProcessPoolExecutor(1, context) as own:
         row = own.submit(_measured, given, root, packs, precision, name).result()
     row["images/s"] = given.batch * row["cell steps/s"]

@@ -2,7 +2,7 @@
 
 import hashlib
 
-NUMERICS_VERSION = 3
+NUMERICS_VERSION = 4
 """Part of every cell id. Raise it with a change that moves the numbers a cell ends with although its settings stay the
 same (initialisation, sampling order, augmentation, an objective's formula, the optimiser); results trained before are
 then no longer taken for the new ones. A change that only moves speed, memory or logging leaves it alone."""

@@ -9,8 +9,6 @@ from goal_sweep.goal_core.basics.files import read_json
 
 LAST: Final = "last.safetensors"
 """Everything from which a training continues."""
-SPARE: Final = "last-spare.safetensors"
-"""The same, of another moment: cells of a stack save under both names in turn, so that all have one state in common."""
 BEST: Final = "best.safetensors"
 """The best epoch's weights among the files that a result states; on the disk they have the name of their epoch."""
 RANKS: Final = "ranks.npz"

@@ -144,8 +144,6 @@ class UnitTrainer:
         for plan in self._unit.trainings:
             with self._roster.failing_alone(plan.key):
                 self._roster.cells[plan.key] = self._start_cell(plan)
-        if self._path == "heads":
-            self._meet()
         first = min((cell.epoch for cell in self._roster.cells.values()), default=self._unit.stage.epochs)
         if first < self._unit.stage.epochs:
             with fits_or_says("the features of all training images"):
@@ -153,22 +151,12 @@ class UnitTrainer:
             self._validation.prepare("val", self._unit.stage.select_on)
         return first
 
-    def _meet(self) -> None:
-        """Let cells that saved right before a kill go back to the state before, where others that did not still are."""
-        cells = self._roster.cells
-        others = {(cell.epoch, cell.next_step) for cell in cells.values()}
-        for plan in self._unit.trainings:
-            cell = cells.get(plan.key)
-            if cell is not None and cell.before != (cell.epoch, cell.next_step) and cell.before in others:
-                with self._roster.failing_alone(plan.key):
-                    cells[plan.key] = self._start_cell(plan, cell.before)
-
-    def _start_cell(self, plan: TrainingPlan, at: tuple[int, int] | None = None) -> CellTrainer:
+    def _start_cell(self, plan: TrainingPlan) -> CellTrainer:
         unit = self._unit
         # Beside other cells it may yet fit when they are done: that is a lack of memory as any other.
         with fits_or_says("the model") if len(unit.trainings) == 1 else nullcontext():
             cell = self._build_cell(plan)
-        start = "continues after" if cell.start(plan, at) else "starts at"
+        start = "continues after" if cell.start(plan) else "starts at"
         how = f", {unit.stage.micro_batch} pairs at a time" if unit.stage.micro_batch else ""
         where = f"epoch {cell.epoch} step {cell.next_step}{how}"
         cell.files.log(f"{unit.stage.name} {plan.objective.name} {start} {where}")
@@ -195,7 +183,7 @@ class UnitTrainer:
             vocabulary=initial.tokenizer,
             num_features=0 if unit.data.image is not None else num_features(None, self._dataset.splits["train"]),
         )
-        cell = CellTrainer(
+        return CellTrainer(
             plan,
             unit,
             heads.to(self._shared.device),
@@ -207,8 +195,6 @@ class UnitTrainer:
             keeps_shared=initial.model.backbone.weights == "random",
             compiles=self._shared.compiles,
         )
-        cell.in_turn = self._path == "heads"
-        return cell
 
 
 def train_unit(

@@ -16,12 +16,12 @@ from goal_sweep.goal_core.basics import atomic
 from goal_sweep.goal_core.basics.atomic import DamagedError, StorageError
 from goal_sweep.goal_core.basics.errors import FencedError, GoalError
 from goal_sweep.goal_core.basics.files import json_bytes, parse_json
-from goal_sweep.goal_core.checkpoints.names import BEST, LAST, RANKS, SPARE, best_name
+from goal_sweep.goal_core.checkpoints.names import BEST, LAST, RANKS, best_name
 from goal_sweep.runners.store.attempts import RENEW_S, Attempt, AttemptFolder, Outcome
 from goal_sweep.runners.store.storage import LOCAL, Storage
 
 LOG = "log.txt"
-WORKING = re.compile(r"last(?:-spare)?\.safetensors|best-\d+\.safetensors")
+WORKING = re.compile(r"last\.safetensors|best-\d+\.safetensors")
 """Files that a training needs until it is done; afterwards only the weights of its best epoch."""
 RESULT = "result.json"
 METRICS = "metrics.jsonl"
@@ -116,9 +116,9 @@ class TrainingFolder:
         return attempt.progressed or self._state_written() != attempt.state_before
 
     def _state_written(self) -> int:
-        """When the newest state was written (ns since 1970); 0 without one."""
-        found = (self.storage.written(self.folder / name) for name in (LAST, SPARE))
-        return max((one.modified_ns for one in found if one is not None), default=0)
+        """When the state was written (ns since 1970); 0 without one."""
+        written = self.storage.written(self.folder / LAST)
+        return written.modified_ns if written else 0
 
     @property
     def _key(self) -> str:

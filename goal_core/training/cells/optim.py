@@ -68,7 +68,7 @@ def loss_scale(stage: StageConfig, epoch: int, step: int, steps_per_epoch: int) 
     return step / steps_per_epoch if stage.frozen_epochs <= epoch < stage.frozen_epochs + stage.ramp_epochs else 1.0
 
 
-def sum_hinge(image_BD: Tensor, text_BD: Tensor, margin: float | Tensor, ids: Tensor | None = None) -> Tensor:
+def sum_hinge(image_BD: Tensor, text_BD: Tensor, margin: float, ids: Tensor | None = None) -> Tensor:
     """Hinge summed over all negative pairs and both directions, () or (C,): the loss of warm-up epochs.
 
     With random weights the hardest negatives of a batch are mostly noise, and pushing them alone can draw all

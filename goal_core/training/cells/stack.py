@@ -20,7 +20,7 @@ from typing import TypeVar
 import torch
 from torch import Tensor, nn
 
-from goal_sweep.goal_core.basics.devices import fetched, send
+from goal_sweep.goal_core.basics.devices import fetched
 from goal_sweep.goal_core.data.batches import Batch
 from goal_sweep.goal_core.evaluation.recalls import Embedded, EvalSplit, embed_split
 from goal_sweep.goal_core.models.heads import Encoder
@@ -29,7 +29,6 @@ from goal_sweep.goal_core.objectives.gradient_objective import NonFiniteError, S
 from goal_sweep.goal_core.objectives.stats import ObjectiveStats, describe_unsound, named
 from goal_sweep.goal_core.training.cells import optim
 from goal_sweep.goal_core.training.cells.trainer import CellTrainer, StepOutcome
-from goal_sweep.goal_core.training.config import StageConfig
 
 T = TypeVar("T")
 
@@ -93,13 +92,13 @@ class Stacks:
         """The cells to stack, by settings and loss; dissolves the stacks of other groups than these."""
         if not self._wanted:
             return []
-        groups: dict[tuple[StageConfig, str], list[CellTrainer]] = {}
+        groups: dict[object, list[CellTrainer]] = {}
         for cell in cells:
             if cell.objective.triplet == LOSS:  # a baseline, whose gradient is its own autograd's
                 continue
-            groups.setdefault((cell.stage, cell.term), []).append(cell)
+            groups.setdefault(_descent(cell), []).append(cell)
         for key, stack in list(self._stacks.items()):
-            if groups.get(stack.group) != stack.cells:  # one has failed, is at another step, or warm-up has ended
+            if groups.get(stack.descent) != stack.cells:  # one failed, is at another step, or warm-up has ended
                 dissolve(self._stacks.pop(key).cells)
         return [alike for alike in groups.values() if len(alike) >= self._fewest]
 
@@ -113,12 +112,12 @@ class Stacks:
 class CellStack:
     """Cells at the same step of one stage, with equal settings but for their objective.
 
-    M counts their models: one for each of C cells, or one for all, and again to round as several do.
+    M counts their models: one for each of C cells, or two that are equal where all cells are one model.
     """
 
     def __init__(self, cells: Sequence[CellTrainer]) -> None:
         self.cells, first = list(cells), cells[0]
-        self.group, self._stage = (first.stage, first.term), first.stage
+        self.descent, self._stage = _descent(first), first.stage
         named = [dict(cell.heads.named_parameters()) for cell in cells]
         self._is_one = (first.term == "hinge" and all(_is_copy(cell, first) for cell in cells)) or len(cells) == 1
         self._parameters = {name: nn.Parameter(self._shared([own[name] for own in named])) for name in named[0]}
@@ -133,8 +132,6 @@ class CellStack:
             self._optimizer.state[parameter] = self._stacked_state(owners)
         device, heads = first.encoder.device, first.heads.stacked(self._parameters)
         self._objectives = StackedObjectives([cell.objective for cell in cells], together=device.type != "cpu")
-        margins = self._models([cell.objective.margin for cell in cells])
-        self._margins_M11 = send(torch.tensor(margins)[:, None, None], device)
         self.encoder = Encoder(heads=heads, backbone=None, precision=first.unit.precision, device=device)
         self._before: Callable[[], object] = tuple
         """Waits for the last step."""
@@ -157,13 +154,16 @@ class CellStack:
     def _compute(self, inputs: Tensor, batch: Batch) -> tuple[ObjectiveStats, Sequence[str], Callable[[], Tensor]]:
         """Everything of a step before weights change: the gradients, clipped, and what to record, with its names."""
         first, stage = self.cells[0], self._stage
+        ids = batch.image_index if first.heads.masks_same_image else None
         images_MBD = self.encoder.heads.encode_images(inputs, batch.region_lengths)
         texts_MBD = self.encoder.heads.encode_texts(batch.tokens, batch.lengths)
-        ids = batch.image_index if first.heads.masks_same_image else None
         losses, stats = self._objectives.forward_with_stats(self.of_cells(images_MBD), self.of_cells(texts_MBD), ids)
         if first.term == "hinge":
-            losses = optim.sum_hinge(images_MBD, texts_MBD, self._margins_M11, ids)
+            losses = optim.sum_hinge(images_MBD, texts_MBD, first.objective.margin, ids)
         torch.autograd.backward(losses.sum() * optim.loss_scale(stage, *first.position))
+        for parameter in self._parameters.values():
+            if self._is_one and parameter.grad is not None:
+                parameter.grad[1] = parameter.grad[0]  # objectives take the embeddings of the first
         norm_C = self.of_cells(optim.clip_each(self._parameters.values(), stage.grad_clip))
         names, numbers_KC = stats.numbers()
         table = torch.cat((numbers_KC, torch.stack((norm_C, stats.sound.to(norm_C))).to(numbers_KC)))
@@ -218,8 +218,12 @@ def dissolve(cells: Iterable[CellTrainer]) -> None:
                 module.flatten_parameters()  # as CUDA's kernels want them
 
 
+def _descent(cell: CellTrainer) -> object:
+    """What cells of a stack have in common: their settings and, in warm-up epochs, the loss."""
+    return cell.stage, cell.objective.margin if cell.term == "hinge" else None
+
+
 def _is_copy(cell: CellTrainer, other: CellTrainer) -> bool:
-    """Whether cells have the same weights, optimiser state and margin."""
+    """Whether cells have the same weights and optimiser state."""
     own, others = cell.tensors(), other.tensors()
-    equal = own.keys() == others.keys() and all(torch.equal(tensor, others[name]) for name, tensor in own.items())
-    return equal and cell.objective.margin == other.objective.margin
+    return own.keys() == others.keys() and all(torch.equal(tensor, others[name]) for name, tensor in own.items())

@@ -13,14 +13,14 @@ from torch import Tensor, nn
 from goal_sweep.goal_core.basics.atomic import DamagedError
 from goal_sweep.goal_core.basics.errors import ConfigError
 from goal_sweep.goal_core.basics.numerics import derive_seed
-from goal_sweep.goal_core.checkpoints import LAST, SPARE, best_name, file
+from goal_sweep.goal_core.checkpoints import LAST, best_name, file
 from goal_sweep.goal_core.models.backbones import ImageBackbone
 from goal_sweep.goal_core.models.heads import Encoder, Heads
 from goal_sweep.goal_core.training.cells.optim import build_optimizer, parameter_groups
 from goal_sweep.goal_core.training.plan import EpochRecord, TrainingFiles, TrainingPlan, UnitPlan
 
 _VALUES: Final = (
-    *("epoch", "next_step", "before", "steps_before", "stacked_steps", "seconds", "sums", "scales", "collapse"),
+    *("epoch", "next_step", "steps_before", "stacked_steps", "seconds", "sums", "scales", "collapse"),
     *("best_epoch", "best_rsum", "history"),
 )
 """Attributes of a cell that its state has as they are."""
@@ -103,14 +103,8 @@ class CellState:
         """Steps in a row, up to here, whose hinge is that of collapsed embeddings."""
         self.epoch, self.next_step = 0, 0
         """The position, both counted from 0: ``epoch`` epochs and ``next_step`` steps of the next are done."""
-        self._saved = self.before = (0, 0)
-        """The position saved ((0, 0) needs no file), and that of the save before, to which a stack may return."""
-        self.in_turn = False
-        """Whether a save leaves the state before it alone, for a stack whose other cells have not saved yet."""
-        self._slot = SPARE
-        """The name of the state that was saved last; the first is `LAST`."""
-        self._superseded = 0
-        """The epoch whose weights the state before the last save refers to, and no later one."""
+        self._saved = (0, 0)
+        """The position saved; (0, 0) needs no file."""
         self.best_epoch = 0
         self.best_rsum: float | None = None
         """Those of the best epoch so far, counted from 1; 0 and None before there is one."""
@@ -125,13 +119,12 @@ class CellState:
         self.sums: dict[str, tuple[float, int]] = {}
         """Sum and count of every value logged in this epoch."""
 
-    def start(self, plan: TrainingPlan, at: tuple[int, int] | None = None) -> bool:
-        """Continue from the newest saved state, or from that ``at`` a position, or start as the plan says.
+    def start(self, plan: TrainingPlan) -> bool:
+        """Continue from the saved state, or start as the plan says. Whether it continues.
 
-        (0, 0) starts anew. Whether it continues. A file that the plan names and that is missing, damaged or another
-        training's is a `DamagedError`.
+        A file that the plan names and that is missing, damaged or another training's is a `DamagedError`.
         """
-        if at != (0, 0) and (self._resume(at) or (at is not None and self._resume())):
+        if self._resume():
             return True
         if plan.init is not None:  # a backbone that the stage before did not train is not in the file
             self.steps_before = self._load_weights(plan.init, plan.init_key) * self._steps_per_epoch
@@ -162,7 +155,6 @@ class CellState:
         self.stream.state |= file.take_prefix("random", tensors)  # of a CPU, they leave that of CUDA as it is
         for name in _VALUES:
             setattr(self, name, state[name])
-        self.before = tuple(state["before"])
         self._saved = self.epoch, self.next_step
 
     def _modules(self) -> dict[str, nn.Module]:
@@ -170,41 +162,30 @@ class CellState:
 
     def save_last(self) -> None:
         """Save everything from which training continues exactly."""
-        here = self.epoch, self.next_step
-        self.before, self._saved = self._saved if self.in_turn else here, here
+        self._saved = self.epoch, self.next_step
         state = {file.TRAINING: self.key, **{name: getattr(self, name) for name in _VALUES}}
-        self._slot = SPARE if self.in_turn and self._slot == LAST else LAST
-        self.files.save_with(self._slot, partial(file.write_checkpoint, tensors=self.tensors(), state=state))
+        self.files.save_with(LAST, partial(file.write_checkpoint, tensors=self.tensors(), state=state))
 
     def save_unsaved(self) -> None:
         """Save the state, unless the disk has it already. After the last epoch the weights may be the best epoch's."""
         if self._saved != (self.epoch, self.next_step):
             self.save_last()
 
-    def _resume(self, at: tuple[int, int] | None = None) -> bool:
-        """Continue from the newest saved state that is whole, or from that of a position, if there is one."""
-        states = {name: state for name in (LAST, SPARE) if (state := self._saved_as(name, at))}
-        if not states:
+    def _resume(self) -> bool:
+        """Continue from the saved state, if it and the best weights that it names are whole; else that is logged."""
+        if not (path := self.files.path(LAST)).exists():
             return False
-        self._slot = max(states, key=lambda name: (states[name][1]["epoch"], states[name][1]["next_step"]))
-        self._restore(*states[self._slot])
-        # A crash may have come between the state and the files that follow it; the state is what counts.
-        self.files.write_metrics(self.history)
-        return True
-
-    def _saved_as(self, name: str, at: tuple[int, int] | None) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
-        """The state under a name, if it and the best weights that it refers to are whole; else that is logged."""
-        path = self.files.path(name)
-        if not path.exists():
-            return None
         try:
             tensors, state = file.read_of_training(path, self.key)
             if best := state["best_epoch"]:
                 _read_weights(self.files.path(best_name(best)), self.key, best)
         except DamagedError as error:
-            self.files.log(f"the state {name} is lost: {error}")
-            return None
-        return (tensors, state) if at in (None, (state["epoch"], state["next_step"])) else None
+            self.files.log(f"the state {LAST} is lost: {error}")
+            return False
+        self._restore(tensors, state)
+        # A crash may have come between the state and the files that follow it; the state is what counts.
+        self.files.write_metrics(self.history)
+        return True
 
     def finish(self, metrics: Mapping[str, float]) -> dict[str, Any]:
         """Write the result, with the metrics of the best weights, and return it."""

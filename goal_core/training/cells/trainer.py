@@ -219,8 +219,6 @@ class CellTrainer(CellState):
             superseded, self.best_rsum, self.best_epoch = self.best_epoch, rsum, self.epoch
             self.save_best()
         self.save_last()
-        if self.in_turn:
-            superseded, self._superseded = self._superseded, superseded
         if superseded:
             self.files.discard(best_name(superseded))  # only now: until here a state that may count referred to it
         self.files.write_metrics(self.history)
