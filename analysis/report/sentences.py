@@ -87,7 +87,7 @@ def _source_note(results: SweepResults) -> list[str]:
 
 
 def flaws(results: SweepResults, blocks: Iterable[BlockResults]) -> list[str]:
-    """What speaks against trainings of a block: their own epochs, and heads that were stacked for some alone."""
+    """What the epochs of a block's trainings say against them."""
     warnings = []
     for block in blocks:
         here, title = results.of_block(results.counted, block.key), block.key.title
@@ -98,13 +98,6 @@ def flaws(results: SweepResults, blocks: Iterable[BlockResults]) -> list[str]:
             which = list_text([f"{name} ({own})" for name, own in names.items()])
             if which:
                 warnings.append(f"{text.format(f'{len(flawed)} of {len(here)} trainings of {title}')}: {which}.")
-        whole, stacked = int((here["stacked"] == 1).sum()), int(here["stacked"].notna().sum())
-        if stacked and whole < len(here):
-            some = f", and those of {stacked - whole} in some" if stacked > whole else ""
-            warnings.append(
-                f"{title}: the heads of {whole} of {len(here)} trainings were stacked in every step{some}. Stacked and "
-                "single heads agree but for rounding, which adds some noise; execution.sharing: trunk trains all alike."
-            )
     return warnings
 
 

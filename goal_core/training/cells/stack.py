@@ -15,7 +15,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache, partial
 from traceback import clear_frames
-from typing import TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -29,8 +28,6 @@ from goal_sweep.goal_core.objectives.gradient_objective import NonFiniteError, S
 from goal_sweep.goal_core.objectives.stats import ObjectiveStats, describe_unsound, named
 from goal_sweep.goal_core.training.cells import optim
 from goal_sweep.goal_core.training.cells.trainer import CellTrainer, StepOutcome
-
-T = TypeVar("T")
 
 SplitShare = tuple[Embedded, float]
 """What a stack embedded of a split for one cell, and the cell's share of the seconds that it took."""
@@ -169,7 +166,7 @@ class CellStack:
         table = torch.cat((numbers_KC, torch.stack((norm_C, stats.sound.to(norm_C))).to(numbers_KC)))
         return stats, names, fetched(table)
 
-    def _models(self, of_cells: list[T]) -> list[T]:
+    def _models(self, of_cells: list[Tensor]) -> list[Tensor]:
         # A sum or product of one model rounds otherwise than one of several.
         return of_cells[:1] * 2 if self._is_one else of_cells
 

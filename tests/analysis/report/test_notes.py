@@ -39,12 +39,10 @@ def test_trainings_whose_epochs_speak_against_them_are_named(column: str, word: 
     assert note in (write_texts(writer.results(), tmp_path).folder / "report.md").read_text()
 
 
-def test_a_block_of_stacked_and_single_heads_says_so() -> None:
+def test_settings_say_how_many_heads_were_stacked() -> None:
     writer = SweepWriter(seeds=[1, 2], objectives=["con/con", "sig/cir"])
     for objective, seed, stacked in (("con/con", 1, 1.0), ("con/con", 2, 0.5), ("sig/cir", 1, None)):
         writer.write(objective, seed, stacked=stacked, settings=LR)
-    (note,) = said(writer, "stacked")
-    assert "1 of 3 trainings were stacked in every step, and those of 1 in some" in note
     section = settings_section(inputs_of(writer.results()))
     assert section is not None
     assert "In 2 of 3 trainings the heads trained as a stack" in section.paragraphs[0]
