@@ -161,20 +161,6 @@ def test_a_damaged_state_is_never_continued(killed: OpenedSweep, mended: Mended,
     assert lost == [path.name == LAST and damage != "removed", False]
 
 
-@pytest.mark.parametrize("damage", few(DAMAGES))
-def test_of_two_states_the_one_that_is_whole_is_continued(tmp_path: Path, monkeypatch, damage: str):
-    """The cells of a stack save under two names in turn."""
-    sweep = sweep_in(tmp_path, "execution.sharing=heads")
-    killed_after(sweep, 10)
-    folder = sweep.store.folder(sweep.by_stage[0][0])
-    states = sorted(folder.folder.glob("last*.safetensors"), key=lambda path: path.stat().st_mtime_ns)
-    assert len(states) == 2
-    DAMAGES[damage](states[1])
-    assert launch(sweep, monkeypatch).status == 0
-    assert counted(sweep) == []
-    assert "continues after epoch 1 " in folder.log_text()
-
-
 def test_the_states_of_two_trainings_cannot_be_exchanged(killed: OpenedSweep, mended: Mended):
     one, other = (killed.store.folder(training).path(LAST) for training in killed.by_stage[0])
     content = one.read_bytes()
