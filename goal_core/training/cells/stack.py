@@ -46,8 +46,8 @@ class Stacks:
 
     def __init__(self, *, wanted: bool, of_one: bool) -> None:
         self._wanted, self._fewest = wanted, 1 if of_one else 2
-        self._stacks: dict[str, CellStack] = {}
-        """By the key of a stack's first cell."""
+        self._stacks: dict[object, CellStack] = {}
+        """By what the cells of each have in common."""
 
     def step(
         self, cells: Sequence[CellTrainer], inputs: Tensor, captions: Batch, *, shared_s: float
@@ -61,7 +61,7 @@ class Stacks:
                 outcomes = self._formed(alike).step(inputs, captions)
             except Exception as error:
                 clear_frames(error.__traceback__)  # they hold the activations
-                self._stacks.pop(alike[0].key, None)
+                self._stacks.pop(_descent(alike[0]), None)
                 outcomes = [error] * len(alike)
             seconds = (time.perf_counter() - began) / len(alike) + shared_s
             taken |= {cell.key: (outcome, seconds) for cell, outcome in zip(alike, outcomes, strict=True)}
@@ -78,7 +78,7 @@ class Stacks:
             except Exception as error:  # such as a lack of memory, which a cell by itself may have
                 clear_frames(error.__traceback__)
                 dissolve(alike)
-                self._stacks.pop(alike[0].key, None)
+                self._stacks.pop(_descent(alike[0]), None)
                 continue
             seconds = (time.perf_counter() - began) / len(alike)
             embedded = zip(stack.cells, images_CND, texts_CMD, strict=True)
@@ -94,16 +94,15 @@ class Stacks:
             if cell.objective.triplet == LOSS:  # a baseline, whose gradient is its own autograd's
                 continue
             groups.setdefault(_descent(cell), []).append(cell)
-        for key, stack in list(self._stacks.items()):
-            if groups.get(stack.descent) != stack.cells:  # one failed, is at another step, or warm-up has ended
-                dissolve(self._stacks.pop(key).cells)
+        for descent, stack in list(self._stacks.items()):
+            if groups.get(descent) != stack.cells:  # one failed, is at another step, or warm-up has ended
+                dissolve(self._stacks.pop(descent).cells)
         return [alike for alike in groups.values() if len(alike) >= self._fewest]
 
     def _formed(self, cells: Sequence[CellTrainer]) -> CellStack:
-        first = cells[0].key
-        if first not in self._stacks:
-            self._stacks[first] = CellStack(cells)
-        return self._stacks[first]
+        if (descent := _descent(cells[0])) not in self._stacks:
+            self._stacks[descent] = CellStack(cells)
+        return self._stacks[descent]
 
 
 class CellStack:
@@ -114,7 +113,7 @@ class CellStack:
 
     def __init__(self, cells: Sequence[CellTrainer]) -> None:
         self.cells, first = list(cells), cells[0]
-        self.descent, self._stage = _descent(first), first.stage
+        self._stage = first.stage
         named = [dict(cell.heads.named_parameters()) for cell in cells]
         self._is_one = (first.term == "hinge" and all(_is_copy(cell, first) for cell in cells)) or len(cells) == 1
         self._parameters = {name: nn.Parameter(self._shared([own[name] for own in named])) for name in named[0]}
