@@ -4,7 +4,7 @@ There is one product of all cells for each place in a caption, and one for all p
 Autograd would add up the gradient of the recurrent weights place by place, and start three times as many kernels.
 
 Captions that begin alike have the same states up to the word at which they part. So on a CPU the recurrence runs over
-the tree of their beginnings: 28 % of the words in the quickstart's batches need no state of their own.
+the tree of their beginnings: over a quarter of the words in the quickstart's batches need no state of their own.
 
 In shapes C counts cells; N counts the nodes of the tree, level by level; W is the width of a word, H of a state.
 """

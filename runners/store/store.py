@@ -9,7 +9,7 @@
     STORE/cells/<cell id>/cell.json         description of the cell, written once
     STORE/cells/<cell id>/<stage>-<key>/    one training (runners.store.training)
         attempts/<n>.json  log.txt  metrics.jsonl  ranks.npz  result.json
-        last.safetensors  last-spare.safetensors  best-<epoch>.safetensors
+        last.safetensors  best-<epoch>.safetensors
 
 ``result.json`` is written last, and it alone means done. Reading, including `status`, changes nothing.
 """

@@ -57,7 +57,7 @@ def settings_section(inputs: Inputs) -> Section | None:
     data = ", ".join(sorted(set(runs["data_fingerprint"])))
     paragraph = f"{seeds_text(results.header.seeds).capitalize()}. Data fingerprint {data}."
     if stacked := int(runs["stacked"].notna().sum()):
-        paragraph += f" In {stacked} of {len(runs)} trainings the heads trained as a stack with those of other cells."
+        paragraph += f" In {stacked} of {len(runs)} trainings heads were stacked."
     table = TextTable(title="All trainings", head=("setting", "values"), rows=rows, words=2)
     return Section(anchor="settings", title="Settings", paragraphs=(paragraph,), tables=(table,) if rows else ())
 

@@ -61,7 +61,7 @@ class Stacks:
                 outcomes = self._formed(alike).step(inputs, captions)
             except Exception as error:
                 clear_frames(error.__traceback__)  # they hold the activations
-                self._stacks.pop(_descent(alike[0]), None)
+                self._stacks.pop(_common(alike[0]), None)
                 outcomes = [error] * len(alike)
             seconds = (time.perf_counter() - began) / len(alike) + shared_s
             taken |= {cell.key: (outcome, seconds) for cell, outcome in zip(alike, outcomes, strict=True)}
@@ -78,7 +78,7 @@ class Stacks:
             except Exception as error:  # such as a lack of memory, which a cell by itself may have
                 clear_frames(error.__traceback__)
                 dissolve(alike)
-                self._stacks.pop(_descent(alike[0]), None)
+                self._stacks.pop(_common(alike[0]), None)
                 continue
             seconds = (time.perf_counter() - began) / len(alike)
             embedded = zip(stack.cells, images_CND, texts_CMD, strict=True)
@@ -93,16 +93,16 @@ class Stacks:
         for cell in cells:
             if cell.objective.triplet == LOSS:  # a baseline, whose gradient is its own autograd's
                 continue
-            groups.setdefault(_descent(cell), []).append(cell)
-        for descent, stack in list(self._stacks.items()):
-            if groups.get(descent) != stack.cells:  # one failed, is at another step, or warm-up has ended
-                dissolve(self._stacks.pop(descent).cells)
+            groups.setdefault(_common(cell), []).append(cell)
+        for common, stack in list(self._stacks.items()):
+            if groups.get(common) != stack.cells:  # one failed, is at another step, or warm-up has ended
+                dissolve(self._stacks.pop(common).cells)
         return [alike for alike in groups.values() if len(alike) >= self._fewest]
 
     def _formed(self, cells: Sequence[CellTrainer]) -> CellStack:
-        if (descent := _descent(cells[0])) not in self._stacks:
-            self._stacks[descent] = CellStack(cells)
-        return self._stacks[descent]
+        if (common := _common(cells[0])) not in self._stacks:
+            self._stacks[common] = CellStack(cells)
+        return self._stacks[common]
 
 
 class CellStack:
@@ -214,7 +214,7 @@ def dissolve(cells: Iterable[CellTrainer]) -> None:
                 module.flatten_parameters()  # as CUDA's kernels want them
 
 
-def _descent(cell: CellTrainer) -> object:
+def _common(cell: CellTrainer) -> object:
     """What cells of a stack have in common: their settings and, in warm-up epochs, the loss."""
     return cell.stage, cell.objective.margin if cell.term == "hinge" else None
 

@@ -45,7 +45,7 @@ def test_settings_say_how_many_heads_were_stacked() -> None:
         writer.write(objective, seed, stacked=stacked, settings=LR)
     section = settings_section(inputs_of(writer.results()))
     assert section is not None
-    assert "In 2 of 3 trainings the heads trained as a stack" in section.paragraphs[0]
+    assert "In 2 of 3 trainings heads were stacked." in section.paragraphs[0]
 
 
 def test_trainings_from_a_modified_source_tree_are_counted_by_their_changes() -> None:

@@ -28,7 +28,6 @@ from tests.helpers.pretended_gpu import pretended_gpu
 from tests.helpers.vector_files import write_vectors
 
 GRID = ["con/con", "con/nca", "lin/con", "lin-ms/cir", "sig-ms/con", "sig-ms/nca"]
-WORDS = TextConfig(word_dim=32)
 STEPS = 5
 """Of an epoch: 80 captions in batches of 16."""
 
@@ -122,7 +121,7 @@ def test_precomputed_vectors_and_short_last_batches_stack_too(tmp_path: Path) ->
 def test_on_a_cpu_a_cell_has_the_same_bits_in_every_stack(tmp_path: Path) -> None:
     """Where its widths are multiples of 32, so that no vector instruction spans two cells."""
     data = PrecompConfig(name="tiny", root=str(write_vectors(tmp_path / "data")), min_word_count=1)
-    model = replace(cases.VECTORS, text=WORDS, embed_dim=32)
+    model = replace(cases.VECTORS, text=TextConfig(word_dim=32), embed_dim=32)
     stage = replace(cases.FROZEN, batch_size=7, epochs=3, warmup_epochs=1)  # the last batch has 2
     stacks = {"all": GRID, "three": GRID[2:5], "one": GRID[4:5], "other": GRID[5:]}
     units = {name: heads_unit(*cells, model=model, data=data, stage=stage) for name, cells in stacks.items()}
@@ -173,8 +172,9 @@ class DyingFolder(cases.PlainFolder):
 
 @pytest.mark.parametrize("kills", [pytest.param(1000, marks=pytest.mark.exhaustive), 1])
 def test_a_stack_killed_at_any_operation_on_files_ends_with_the_same_bits(tmp_path: Path, kills: int) -> None:
-    """Also where some cells have saved an epoch and the others have not, with widths as above."""
-    model, stage = replace(cases.MODEL, text=WORDS, embed_dim=32), replace(cases.FROZEN, checkpoint_every=3)
+    """Also where some cells have saved an epoch and the others have not; with the quickstart's widths."""
+    model = replace(cases.MODEL, text=TextConfig(word_dim=48), embed_dim=96)
+    stage = replace(cases.FROZEN, checkpoint_every=3)
     unit = heads_unit("con/con", "lin-ms/cir", "sig/nca", model=model, stage=stage)
     whole = trained(unit, tmp_path / "whole")
     DyingFolder.left = operations = 10_000
