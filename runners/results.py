@@ -258,7 +258,6 @@ def stored_row(store: Store, training: Training, status: TrainingStatus) -> dict
         "device": printable(newest.device),
         "git_commit": newest.git_commit,
         "git_diff": newest.git_diff_sha256[:DIFF_DIGITS],
-        "stacked": result.get("stacked"),
         "below_warmup": "",
         "weak_objective": "",
         "checkpoint": _path(folder.place(BEST, result)) if result else "",

@@ -60,7 +60,6 @@ COLUMNS: Final[Mapping[str, tuple[str, str]]] = {
     "device": ("string", "processor of the last attempt"),
     "git_commit": ("string", "commit of the source tree"),
     "git_diff": ("string", "first 12 hex digits of the digest of uncommitted changes; empty without any"),
-    "stacked": ("double", "share of the steps in which its heads trained in a stack; null where they never did"),
     "below_warmup": ("string", "both numbers, if it ended clearly below its own warm-up; else empty"),
     "weak_objective": ("string", "in how many epochs its objective was weak beside the framework's own loss"),
     "checkpoint": ("string", "path of its weights in the store; empty without"),

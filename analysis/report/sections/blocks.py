@@ -56,8 +56,6 @@ def settings_section(inputs: Inputs) -> Section | None:
     rows = tuple((name, ", ".join(own)) for name, own in sorted(values.items()) if own)
     data = ", ".join(sorted(set(runs["data_fingerprint"])))
     paragraph = f"{seeds_text(results.header.seeds).capitalize()}. Data fingerprint {data}."
-    if stacked := int(runs["stacked"].notna().sum()):
-        paragraph += f" In {stacked} of {len(runs)} trainings heads were stacked."
     table = TextTable(title="All trainings", head=("setting", "values"), rows=rows, words=2)
     return Section(anchor="settings", title="Settings", paragraphs=(paragraph,), tables=(table,) if rows else ())
 

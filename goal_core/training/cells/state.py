@@ -20,7 +20,7 @@ from goal_sweep.goal_core.training.cells.optim import build_optimizer, parameter
 from goal_sweep.goal_core.training.plan import EpochRecord, TrainingFiles, TrainingPlan, UnitPlan
 
 _VALUES: Final = (
-    *("epoch", "next_step", "steps_before", "stacked_steps", "seconds", "sums", "scales", "collapse"),
+    *("epoch", "next_step", "steps_before", "seconds", "sums", "scales", "collapse"),
     *("best_epoch", "best_rsum", "history"),
 )
 """Attributes of a cell that its state has as they are."""
@@ -112,8 +112,6 @@ class CellState:
         self.seconds = 0.0
         self.steps_before = 0
         """Steps of earlier stages."""
-        self.stacked_steps = 0
-        """Steps of this stage that the cell took as part of a stack."""
         self.scales: dict[str, float] = {}
         """Factors of the `objective`, and of the `hinge` in warm-up epochs, where the heads scale the objective."""
         self.sums: dict[str, tuple[float, int]] = {}
@@ -198,8 +196,6 @@ class CellState:
             "metrics": dict(metrics),
             "seconds": self.seconds,
         }
-        if self.stacked_steps:
-            result["stacked"] = self.stacked_steps / (self.epoch * self._steps_per_epoch)
         if self.scales:
             result["scales"] = self.scales
         self.files.finish(result)

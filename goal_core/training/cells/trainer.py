@@ -115,7 +115,6 @@ class CellTrainer(CellState):
         """Record a step that a stack of cells took for this one, or raise why it could not."""
         if isinstance(outcome, Exception):
             raise outcome
-        self.stacked_steps += 1
         self._advance(outcome, seconds)
 
     def _advance(self, outcome: StepOutcome, seconds: float) -> None:

@@ -39,15 +39,6 @@ def test_trainings_whose_epochs_speak_against_them_are_named(column: str, word: 
     assert note in (write_texts(writer.results(), tmp_path).folder / "report.md").read_text()
 
 
-def test_settings_say_how_many_heads_were_stacked() -> None:
-    writer = SweepWriter(seeds=[1, 2], objectives=["con/con", "sig/cir"])
-    for objective, seed, stacked in (("con/con", 1, 1.0), ("con/con", 2, 0.5), ("sig/cir", 1, None)):
-        writer.write(objective, seed, stacked=stacked, settings=LR)
-    section = settings_section(inputs_of(writer.results()))
-    assert section is not None
-    assert "In 2 of 3 trainings heads were stacked." in section.paragraphs[0]
-
-
 def test_trainings_from_a_modified_source_tree_are_counted_by_their_changes() -> None:
     writer = SweepWriter(seeds=[1, 2, 3], objectives=["con/con"])
     for seed, diff in ((1, "1a2b3c4d5e6f"), (2, "")):

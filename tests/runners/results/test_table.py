@@ -123,12 +123,11 @@ def test_what_speaks_against_the_numbers_is_in_the_row(store: Store) -> None:
     weak = record(3, 40.0)
     weak["metrics"]["train/objective_to_matching"] = 0.0013
     folder.write_metrics([record(1, 50.0), record(2, 80.0), weak])
-    folder.finish({**result(3), "stacked": 0.5})
+    folder.finish(result(3))
     row = row_of(store, sweep)
     assert "40.0" in row["below_warmup"]
     assert "80.0" in row["below_warmup"]
     assert "0.0013" in row["weak_objective"]
-    assert row["stacked"] == 0.5
 
 
 def test_what_a_modified_tree_trained_says_so(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
