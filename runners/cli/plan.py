@@ -22,7 +22,7 @@ from goal_sweep.runners.execution.session import Resources
 from goal_sweep.runners.launch.opened import OpenedSweep
 from goal_sweep.runners.launch.tuning import ends_of, foresee
 from goal_sweep.runners.planning.devices import to_plan_for
-from goal_sweep.runners.planning.estimates import disk_mb, memory_mb
+from goal_sweep.runners.planning.estimates import CARDS, disk_mb, memory_mb
 from goal_sweep.runners.planning.packing import Speeds, end_s, in_store, measured, pack_for, recorded
 from goal_sweep.runners.store import bucket_of, local_root
 from goal_sweep.sweeps import ResolvedSweep, Training, Unit, load_sweep
@@ -189,7 +189,8 @@ def plan_text(sweep: ResolvedSweep, plan: dict[str, Any], width: int = 80) -> st
         lines.append(f"-- disk and memory are not known of {', '.join(unknown)}")
     if left:
         if (end_s := plan["end_s"]) is None:
-            lines.append("The time is not known; try --measure")
+            cards = "" if plan["card"] else f" or a card of {', '.join(card.name for card in CARDS)}"
+            lines.append(f"The time is not known; try --measure{cards}")
         else:
             takes = f"about {timedelta(seconds=round(end_s))} on {plan['devices']['name']}"
             lines.append(f"It will take {takes}, not counting start-up and features.")

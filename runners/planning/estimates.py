@@ -65,7 +65,7 @@ CORE: Final = Card("CPU core", 0.16, 0.16, 0.16, 16)
 
 def card_named(name: str) -> Card | None:
     """The card that a name of Ray or of the driver means, such as `NVIDIA H100 80GB HBM3`."""
-    found = [card for card in CARDS if re.search(rf"\b{card.name}\b", name, re.IGNORECASE)]
+    found = [card for card in CARDS if re.search(rf"\b{card.name.replace(' ', '[ -]?')}\b", name, re.IGNORECASE)]
     return max(found, key=lambda card: len(card.name), default=None)
 
 

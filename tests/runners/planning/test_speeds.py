@@ -95,6 +95,7 @@ def test_the_fast_flagship_takes_about_two_days_of_one_card(card: str, hours: fl
         ("A100-80G", "A100-80G"),
         ("NVIDIA L40S", "L40S"),
         ("NVIDIA GeForce RTX 3090", "RTX 3090"),
+        ("rtx4090", "RTX 4090"),
         ("Quadro", None),
         ("", None),
     ],
