@@ -68,7 +68,7 @@ class UnitTrainer:
             augment=self._initial.framework.augment(self._initial.model, tokenizer, unit.seed),
         )
         self._path, self._why = choose_path(unit)
-        self._stacks = Stacks(wanted=self._path == "heads", of_one=unit.device == "cpu")
+        self._stacks = Stacks(wanted=self._path == "heads")
         self._roster = Roster(files, callback)
         inputs = self._shared.split_inputs
         self._validation = Validation(unit, dataset, tokenizer, inputs, self._roster, self._stacks, self._alive)

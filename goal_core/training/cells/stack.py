@@ -37,15 +37,12 @@ class Stacks:
     """Forms stacks anew whenever other cells are at a step: one has failed, or one that resumed later has caught up.
 
     Cells with settings of their own (`TrainingPlan.own`), such as another learning rate, form a stack with those that
-    have the same. What fails a stack as a whole, such as a lack of memory, fails its cells: to go on one by one would
-    round differently.
-
-    Args:
-        of_one: whether a cell that has none beside it trains as a stack, too, and not by itself.
+    have the same; on a CPU also a cell with none beside it. What fails a stack as a whole, such as a lack of memory,
+    fails its cells: to go on one by one would round differently.
     """
 
-    def __init__(self, *, wanted: bool, of_one: bool) -> None:
-        self._wanted, self._fewest = wanted, 1 if of_one else 2
+    def __init__(self, *, wanted: bool) -> None:
+        self._wanted = wanted
         self._stacks: dict[object, CellStack] = {}
         """By what the cells of each have in common."""
 
@@ -97,7 +94,7 @@ class Stacks:
         for common, stack in list(self._stacks.items()):
             if groups.get(common) != stack.cells:  # one failed, is at another step, or warm-up has ended
                 dissolve(self._stacks.pop(common).cells)
-        return [alike for alike in groups.values() if len(alike) >= self._fewest]
+        return [alike for alike in groups.values() if len(alike) > 1 or alike[0].encoder.device.type == "cpu"]
 
     def _formed(self, cells: Sequence[CellTrainer]) -> CellStack:
         if (common := _common(cells[0])) not in self._stacks:

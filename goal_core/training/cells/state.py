@@ -120,10 +120,21 @@ class CellState:
     def start(self, plan: TrainingPlan) -> bool:
         """Continue from the saved state, or start as the plan says. Whether it continues.
 
-        A file that the plan names and that is missing, damaged or another training's is a `DamagedError`.
+        A saved state that is not whole, or whose best weights are not, is logged and left. A file that the plan names
+        and that is missing, damaged or another training's is a `DamagedError`.
         """
-        if self._resume():
-            return True
+        if (path := self.files.path(LAST)).exists():
+            try:
+                tensors, state = file.read_of_training(path, self.key)
+                if best := state["best_epoch"]:
+                    _read_weights(self.files.path(best_name(best)), self.key, best)
+            except DamagedError as error:
+                self.files.log(f"the state {LAST} is lost: {error}")
+            else:
+                self._restore(tensors, state)
+                # A crash may have come between the state and the files that follow it; the state is what counts.
+                self.files.write_metrics(self.history)
+                return True
         if plan.init is not None:  # a backbone that the stage before did not train is not in the file
             self.steps_before = self._load_weights(plan.init, plan.init_key) * self._steps_per_epoch
         return False
@@ -168,22 +179,6 @@ class CellState:
         """Save the state, unless the disk has it already. After the last epoch the weights may be the best epoch's."""
         if self._saved != (self.epoch, self.next_step):
             self.save_last()
-
-    def _resume(self) -> bool:
-        """Continue from the saved state, if it and the best weights that it names are whole; else that is logged."""
-        if not (path := self.files.path(LAST)).exists():
-            return False
-        try:
-            tensors, state = file.read_of_training(path, self.key)
-            if best := state["best_epoch"]:
-                _read_weights(self.files.path(best_name(best)), self.key, best)
-        except DamagedError as error:
-            self.files.log(f"the state {LAST} is lost: {error}")
-            return False
-        self._restore(tensors, state)
-        # A crash may have come between the state and the files that follow it; the state is what counts.
-        self.files.write_metrics(self.history)
-        return True
 
     def finish(self, metrics: Mapping[str, float]) -> dict[str, Any]:
         """Write the result, with the metrics of the best weights, and return it."""
