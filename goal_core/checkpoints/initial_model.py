@@ -5,6 +5,7 @@ from functools import partial
 from pathlib import Path
 
 import torch
+from torch import nn
 
 from goal_sweep.goal_core.basics.errors import GoalError, WeightsError, about, first_line, warn
 from goal_sweep.goal_core.checkpoints.file import ModelDescription, TrainedModel, check_fits, load_module, read_model
@@ -123,17 +124,19 @@ def _encoder(initial: InitialModel, seed: int) -> Encoder:
 
 def _reloaded(encoder: Encoder, initial: InitialModel) -> Encoder:
     """A model of another seed with the same state. A `ValueError` says if its own seed draws other weights."""
-    for seed in (0, 1):
-        other = _encoder(initial, seed)
-        for name in ("heads", "backbone"):
-            own, part = getattr(encoder, name), getattr(other, name)
-            if own is not None and seed == 0 and not all(map(torch.equal, own.parameters(), part.parameters())):
-                raise ValueError("the same seed draws other weights; use torch, and in heads torch.manual_seed(seed)")
-            if own is not None and seed == 1:
-                part.load_state_dict(own.state_dict())
-                for buffer, mine in zip(part.buffers(), own.buffers(), strict=True):  # also what is not in the state
-                    buffer.copy_(mine)
+    for own, again in _parts(encoder, _encoder(initial, 0)):
+        if not all(map(torch.equal, own.parameters(), again.parameters())):
+            raise ValueError("the same seed draws other weights; use torch, and in heads torch.manual_seed(seed)")
+    for own, part in _parts(encoder, other := _encoder(initial, 1)):
+        part.load_state_dict(own.state_dict())
+        for buffer, mine in zip(part.buffers(), own.buffers(), strict=True):  # also what is not in the state
+            buffer.copy_(mine)
     return other
+
+
+def _parts(encoder: Encoder, other: Encoder) -> list[tuple[nn.Module, nn.Module]]:
+    pairs = [(encoder.heads, other.heads), (encoder.backbone, other.backbone)]
+    return [(own, others) for own, others in pairs if own is not None and others is not None]
 
 
 def _try(

@@ -112,7 +112,7 @@ class CellStack:
         self.cells, first = list(cells), cells[0]
         self._stage = first.stage
         named = [dict(cell.heads.named_parameters()) for cell in cells]
-        self._is_one = (first.term == "hinge" and all(_is_copy(cell, first) for cell in cells)) or len(cells) == 1
+        self._is_one = len(cells) == 1 or (first.term == "hinge" and all(_is_copy(cell, first) for cell in cells[1:]))
         self._parameters = {name: nn.Parameter(self._shared([own[name] for own in named])) for name in named[0]}
         names = {id(parameter): name for name, parameter in named[0].items()}
         groups = [
